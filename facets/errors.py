@@ -1,0 +1,171 @@
+"""Every failure that Facetline names, grouped by what the caller must do about it.
+
+Three duties: `TransientError` (try again within the deadline), `PermanentError` (this input will never pass: refuse or
+dead-letter it) and `FatalError` (stop the process and acknowledge nothing). A docstring is the default message.
+Fields carry what a program needs; the message is for people. Library exceptions are translated once, in the adapter
+that meets them, with `from`.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class PipelineError(Exception):
+    """Something went wrong in the pipeline."""
+
+    def __init__(self, message: str | None = None) -> None:
+        self.message = message or (type(self).__doc__ or "").split("\n", 1)[0]
+        super().__init__(self.message)
+
+
+# Duty of the caller: try again within the deadline
+
+
+class TransientError(PipelineError):
+    """It may pass when tried again."""
+
+
+class StoreUnavailable(TransientError):
+    """The store of record cannot be reached or is busy."""
+
+
+class BrokerUnavailable(TransientError):
+    """The Kafka broker cannot be reached."""
+
+
+class WriteInDoubt(TransientError):
+    """The write was not acknowledged before its deadline; it will not be applied later. Try again with the same id."""
+
+
+class EvaluatorUnavailable(TransientError):
+    """The evaluator cannot be reached or is overloaded.
+
+    `reason` is `timeout`, `rate_limited` or `unavailable`; `retry_after_s` is the provider's own wish, None without one.
+    """
+
+    def __init__(self, message: str | None = None, *, reason: str = "unavailable", retry_after_s: float | None = None):
+        super().__init__(message)
+        self.reason = reason
+        self.retry_after_s = retry_after_s
+
+
+class EvaluatorMisconfigured(TransientError):
+    """The evaluator's key is refused or its quota is used up: no document is to blame, and none may fail for it."""
+
+
+# Duty of the caller: refuse this input, and keep it where its writer finds it
+
+
+class PermanentError(PipelineError):
+    """This input cannot pass as it is."""
+
+
+class InvalidEvent(PermanentError):
+    """The event cannot be applied; `reason` is one of DESIGN's event reasons."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class EvaluationFailed(PermanentError):
+    """The evaluator cannot answer about this body; `reason` is one of the document reasons."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class InvalidAnswer(EvaluationFailed):
+    """The evaluator's answers do not fit the questions."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("invalid_answer", message)
+
+
+class InvalidQuery(PermanentError):
+    """The search cannot be understood; `code` is the problem type, `allowed` what would have been right."""
+
+    code = "invalid-query"
+
+    def __init__(self, message: str, *, allowed: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.allowed = tuple(allowed)
+
+
+class UnknownCollection(InvalidQuery):
+    """There is no such collection."""
+
+    code = "unknown-collection"
+
+
+class UnknownFacet(InvalidQuery):
+    """There is no such question."""
+
+    code = "unknown-facet"
+
+
+class UnknownValue(InvalidQuery):
+    """The question has no such option."""
+
+    code = "unknown-value"
+
+
+class InvalidFilter(InvalidQuery):
+    """The filter cannot be read; `line` and `column` count from 1 where they are known."""
+
+    code = "filter-syntax"
+
+    def __init__(
+        self, message: str, *, allowed: Iterable[str] = (), line: int | None = None, column: int | None = None
+    ) -> None:
+        super().__init__(message, allowed=allowed)
+        self.line = line
+        self.column = column
+
+
+class InvalidCursor(InvalidQuery):
+    """The cursor is damaged or belongs to another search."""
+
+    code = "cursor-mismatch"
+
+
+class NotFound(PermanentError):
+    """There is no such thing."""
+
+
+class Conflict(PermanentError):
+    """Another request is in the way."""
+
+
+# Duty of the caller: stop before anything is acknowledged
+
+
+class FatalError(PipelineError):
+    """The process cannot go on."""
+
+
+class InvalidDefinition(FatalError):
+    """A collection's definition is refused; the message names the collection, the question and the mend."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class InvalidSettings(FatalError):
+    """A setting is missing or wrong."""
+
+
+class InvalidTopics(FatalError):
+    """The Kafka topics are missing or not as they were recorded."""
+
+
+class StoreMismatch(FatalError):
+    """The store's schema is not the one that this version works with."""
+
+
+def nearest(word: str, allowed: Iterable[str]) -> str:
+    """Return ` (did you mean 'x'?)` for the allowed word closest to `word`, or an empty string."""
+    close = difflib.get_close_matches(word, list(allowed), n=1)
+    return f" (did you mean '{close[0]}'?)" if close else ""
