@@ -1,0 +1,199 @@
+"""Where SQLite and PostgreSQL differ, and nowhere else: connections, transactions, locks and the clock.
+
+A `Store` runs plain functions, each in exactly one transaction, in threads of its own; the event loop never waits in
+a driver. A function gets a `Tx` and must not keep it. Lock conflicts, serialization failures and lost connections run
+the whole function again until a deadline; so every function given to `write` is safe to run twice.
+"""
+
+import asyncio
+import functools
+import random
+import sqlite3
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+
+import sqlalchemy as sa
+import structlog
+from sqlalchemy import event, exc
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from facets import errors
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Dialect = Literal["sqlite", "postgresql"]
+Clock = Callable[[], int]
+"""Milliseconds to add to the store's clock; zero outside tests."""
+
+RETRY_FIRST_S = 0.02
+RETRY_MOST_S = 1.0
+SQLITE_BUSY_MS = 10_000
+"""How long SQLite waits for another process's write transaction; those last milliseconds."""
+POOL_SIZE = 8
+"""Connections of one process; 12 processes fit PostgreSQL's default of 100."""
+
+log = structlog.get_logger(__name__)
+
+
+def no_shift() -> int:
+    """Leave the store's clock as it is."""
+    return 0
+
+
+class Tx:
+    """One open transaction: the connection, the kind of database, and the store's time at first asking."""
+
+    def __init__(self, connection: Connection, clock_shift: Clock) -> None:
+        self.connection = connection
+        self._clock_shift = clock_shift
+
+    @property
+    def dialect(self) -> Dialect:
+        """Which database this is."""
+        return "sqlite" if self.connection.dialect.name == "sqlite" else "postgresql"
+
+    @functools.cached_property
+    def now_ms(self) -> int:
+        """The store's clock: the same value all through the transaction."""
+        if self.dialect == "sqlite":  # the same machine: its clock is the store's
+            return time.time_ns() // 1_000_000 + self._clock_shift()
+        clock = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
+        return int(self.connection.execute(sa.text(clock)).scalar_one()) + self._clock_shift()
+
+    def execute(self, statement: sa.Executable, parameters: Any = None) -> sa.CursorResult[Any]:
+        """Run one statement."""
+        return self.connection.execute(statement, parameters)
+
+    def savepoint(self) -> sa.NestedTransaction:
+        """Open a savepoint, to be used in a `with`."""
+        return self.connection.begin_nested()
+
+    def lock_rows(self, statement: sa.Select[Any], *, skip_locked: bool = False) -> sa.Select[Any]:
+        """Make a select lock its rows; SQLite's write transaction has the whole store already."""
+        return statement if self.dialect == "sqlite" else statement.with_for_update(skip_locked=skip_locked)
+
+
+class Store:
+    """An open store of record. Made by `storage.opening.open_store`."""
+
+    def __init__(self, engine: Engine, *, clock_shift: Clock = no_shift, deadline_s: float = 30.0) -> None:
+        self.engine = engine
+        self.store_id = ""
+        self._clock_shift = clock_shift
+        self._deadline_s = deadline_s
+        self._threads = ThreadPoolExecutor(POOL_SIZE, thread_name_prefix="store")
+        self._writing = asyncio.Lock() if engine.dialect.name == "sqlite" else None
+
+    async def write(self, function: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `function` in one transaction and commit.
+
+        Raises:
+            StoreUnavailable: the store was busy or away until the deadline. Nothing was changed, unless the connection
+                broke during the commit.
+        """
+        work = functools.partial(self._write_now, function, *args, **kwargs)
+        if self._writing is None:
+            return await self._run(work)
+        async with self._writing:  # one writer at a time: waiting here is fair, SQLite's busy loop is not
+            return await self._run(work)
+
+    async def read(self, function: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `function` over one snapshot; it cannot write.
+
+        Raises:
+            StoreUnavailable: the store was away until the deadline.
+        """
+        return await self._run(functools.partial(self._read_now, function, *args, **kwargs))
+
+    async def close(self) -> None:
+        """Close all connections, after what runs in them has ended."""
+        await asyncio.to_thread(self._threads.shutdown, wait=True)
+        self.engine.dispose()
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def _write_now(self, function: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._until_deadline(functools.partial(self._once_writing, function, *args, **kwargs))
+
+    def _read_now(self, function: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._until_deadline(functools.partial(self._once_reading, function, *args, **kwargs))
+
+    def _once_writing(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        with self.engine.connect() as connection, connection.begin():
+            return function(Tx(connection, self._clock_shift), *args, **kwargs)
+
+    def _once_reading(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        with self.engine.connect() as plain:
+            connection = plain.execution_options(**_reading(self.engine))
+            with connection.begin():
+                return function(Tx(connection, self._clock_shift), *args, **kwargs)
+
+    def _until_deadline(self, once: Callable[[], T]) -> T:
+        deadline = time.monotonic() + self._deadline_s
+        pause_s = RETRY_FIRST_S
+        while True:
+            try:
+                return once()
+            except exc.DBAPIError as error:
+                if not is_passing(error):
+                    raise
+                if time.monotonic() + pause_s > deadline:
+                    raise errors.StoreUnavailable(f"the store did not answer: {error.orig}") from error
+                log.info("store_retry", error=str(error.orig))
+            time.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 (jitter, no secret)
+            pause_s = min(pause_s * 2, RETRY_MOST_S)
+
+
+def is_passing(error: exc.DBAPIError) -> bool:
+    """Say whether the same statement may pass when run again: a lock, a serialization failure, a lost connection."""
+    if error.connection_invalidated:
+        return True
+    original = error.orig
+    if isinstance(original, sqlite3.OperationalError):
+        return (getattr(original, "sqlite_errorcode", 0) & 0xFF) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+    state = getattr(original, "sqlstate", None)
+    if state is None:  # the driver never reached the server
+        return isinstance(error, exc.OperationalError)
+    # 08 connection, 40 serialization and deadlock, 53 no resources, 55P03 lock timeout, 57P0x the server stops
+    return state[:2] in {"08", "40", "53"} or state in {"55P03", "57P01", "57P02", "57P03"}
+
+
+def make_engine(url: str) -> Engine:
+    """Make the engine for a SQLAlchemy URL: `sqlite:///path` or `postgresql+psycopg://…`."""
+    parsed = sa.make_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        return _sqlite_engine(parsed)
+    return sa.create_engine(parsed, pool_size=POOL_SIZE, max_overflow=0, pool_pre_ping=True)
+
+
+def _reading(engine: Engine) -> dict[str, Any]:
+    if engine.dialect.name == "sqlite":
+        return {"facetline_reading": True}
+    return {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+
+
+def _sqlite_engine(url: sa.URL) -> Engine:
+    engine = sa.create_engine(
+        url,
+        pool_size=POOL_SIZE,
+        max_overflow=0,
+        connect_args={"check_same_thread": False, "timeout": SQLITE_BUSY_MS / 1000},
+    )
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:
+    connection.isolation_level = None  # the driver would begin transactions late; `_begin_sqlite` does it
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={SQLITE_BUSY_MS}"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    reading = connection.get_execution_options().get("facetline_reading", False)
+    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
