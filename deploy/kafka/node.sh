@@ -1,0 +1,122 @@
+# What `start` and `stop` share. Sourced, for bash 3.2 and later.
+
+need_java() {
+  local found
+  if ! command -v java > /dev/null || ! found=$(java -version 2>&1); then
+    echo "Kafka needs Java 17 or later: install it (Debian: openjdk-17-jre-headless, macOS: brew install openjdk)" >&2
+    exit 3
+  fi
+  found=$(printf '%s\n' "$found" | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
+  if [ "${found:-0}" -lt 17 ]; then
+    echo "Kafka needs Java 17 or later, and java on the path is version ${found:-unknown}" >&2
+    exit 3
+  fi
+}
+
+# Have Maven copy the jars of pom.xml, once a machine. They appear under their final name only when all are there.
+fetch_jars() {
+  local target=$1 part=$1.part$$
+  if ! command -v mvn > /dev/null; then
+    echo "Kafka's jars are fetched with Maven: install it (Debian: maven, macOS: brew install maven)" >&2
+    exit 3
+  fi
+  echo "Fetching Kafka's jars (55 MB, once)" >&2
+  trap 'rm -rf "$part"' EXIT
+  mkdir -p "$(dirname "$target")"
+  if ! mvn -q -B -ntp -f "$here/pom.xml" dependency:copy-dependencies -DincludeScope=runtime \
+      "-DoutputDirectory=$part" >&2; then
+    echo "Maven could not fetch Kafka's jars: see above; Maven's settings.xml takes proxies and mirrors" >&2
+    exit 3
+  fi
+  [ -d "$target" ] || mv "$part" "$target"  # another start may have been quicker
+}
+
+# True while the pid in the data folder is our node, and not a process that was given its number later.
+node_runs() {
+  local data=$1
+  [ -f "$data/pid" ] && ps -ww -o command= -p "$(cat "$data/pid")" 2> /dev/null | grep -qF "$data/server.properties"
+}
+
+accepts() { (exec 3<> "/dev/tcp/127.0.0.1/$1") 2> /dev/null; }
+
+# A port nobody listens on, below the range from which systems give out ports for outgoing connections.
+free_port() {
+  local port
+  for _ in $(seq 100); do
+    port=$((20000 + RANDOM % 12000))
+    if ! accepts "$port"; then
+      echo "$port"
+      return
+    fi
+  done
+  echo "No free port found between 20000 and 32000" >&2
+  return 1
+}
+
+write_properties() {
+  local data=$1 port=$2 controller=$3
+  cat > "$data/server.properties" << END
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:$controller
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$controller
+advertised.listeners=PLAINTEXT://127.0.0.1:$port
+log.dirs=$data/logs
+auto.create.topics.enable=false
+default.replication.factor=1
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=5
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=5
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+min.insync.replicas=1
+group.initial.rebalance.delay.ms=0
+END
+}
+
+# As `StorageTool random-uuid` prints one, without its two seconds: 16 random bytes in URL-safe base64, no dash in front.
+cluster_id() { head -c 16 /dev/urandom | base64 | tr '+/' '-_' | tr -d '=' | sed 's/^-/A/'; }
+
+# Start the node and wait up to 60 s for it; false when it ended or did not get there.
+start_node() {
+  local data=$1 port=$2 jars=$3 deadline
+  if accepts "$port"; then
+    echo "Port $port is taken" > "$data/server.log"
+    return 1
+  fi
+  write_properties "$data" "$port" "$(free_port)"
+  if [ ! -f "$data/logs/meta.properties" ]; then
+    java -cp "$jars/*" kafka.tools.StorageTool format -t "$(cluster_id)" -c "$data/server.properties" \
+      > "$data/server.log" 2>&1 || return 1
+  fi
+  # The node outlives this script and its terminal: own output, no input, and nohup.
+  (exec nohup java -Xms128m -Xmx512m -XX:+UseSerialGC "-Dlog4j2.configurationFile=$here/log4j2.xml" \
+    -cp "$jars/*" kafka.Kafka "$data/server.properties" > "$data/server.log" 2>&1 < /dev/null) &
+  echo $! > "$data/pid"
+  deadline=$((SECONDS + 60))
+  while [ "$SECONDS" -lt "$deadline" ]; do
+    if grep -q "Kafka Server started" "$data/server.log" && accepts "$port"; then
+      echo "127.0.0.1:$port" > "$data/address"
+      return 0
+    fi
+    node_runs "$data" || kill -0 "$(cat "$data/pid")" 2> /dev/null || break
+    sleep 0.1
+  done
+  stop_node "$data"
+  return 1
+}
+
+stop_node() {
+  local data=$1 pid
+  pid=$(cat "$data/pid")
+  kill "$pid" 2> /dev/null || true
+  for _ in $(seq 300); do
+    if ! kill -0 "$pid" 2> /dev/null; then break; fi
+    sleep 0.1
+  done
+  if kill -9 "$pid" 2> /dev/null; then echo "Kafka (pid $pid) did not stop in 30 s and was killed" >&2; fi
+  rm -f "$data/pid"
+}
