@@ -1,0 +1,155 @@
+"""What can be set from outside, and in which order: arguments, environment, `.env`, then `[settings]` of the file.
+
+The one place that reads the environment. `FACETLINE_KAFKA__BOOTSTRAP_SERVERS` alone chooses the Kafka runtime.
+"""
+
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, DotEnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from facets import errors
+
+CONFIG_NAME = "facetline.toml"
+
+
+class KafkaSettings(BaseModel):
+    """How to reach Kafka; the names are librdkafka's, with underscores."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bootstrap_servers: str | None = Field(
+        default=None, description="host:port of one or more brokers; sets the Kafka runtime"
+    )
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        default="PLAINTEXT", description="how connections are secured"
+    )
+    sasl_mechanism: str | None = Field(default=None, description="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, …")
+    sasl_username: str | None = Field(default=None, description="user for PLAIN and SCRAM")
+    sasl_password: SecretStr | None = Field(default=None, description="password for PLAIN and SCRAM")
+    ssl_ca_location: str | None = Field(default=None, description="file with the authorities that signed the brokers")
+    ssl_certificate_location: str | None = Field(default=None, description="file with our own certificate")
+    ssl_key_location: str | None = Field(default=None, description="file with our own private key")
+    ssl_key_password: SecretStr | None = Field(default=None, description="password of the private key")
+    group_id: str = Field(default="facetline", description="consumer group of the workers")
+    client_id: str = Field(default="facetline", description="what brokers log us as")
+    topic_prefix: str = Field(
+        default="facetline", pattern=r"^[a-zA-Z0-9._-]{1,200}$", description="first part of topic names"
+    )
+    partitions: int = Field(default=8, ge=1, le=10_000, description="partitions that `topics create` makes")
+    replication_factor: int = Field(default=1, ge=1, le=32, description="copies that `topics create` makes")
+    extra: dict[str, Any] = Field(default_factory=dict, description="more arguments for the Kafka client, as JSON")
+
+
+class Settings(BaseSettings):
+    """All settings of one process."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="FACETLINE_", env_nested_delimiter="__", env_file=".env", extra="forbid", frozen=True
+    )
+
+    config: Path = Field(default=Path(CONFIG_NAME), description="the file with collections and evaluators")
+    data_folder: Path = Field(default=Path(".facetline"), description="where the local runtime keeps its data")
+    store_url: SecretStr | None = Field(
+        default=None, description="SQLAlchemy URL of the store of record; default: SQLite in the data folder"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(default="warning", description="least level logged")
+    log_format: Literal["auto", "text", "json"] = Field(default="auto", description="auto: text on a terminal")
+    write_deadline_s: float = Field(default=5.0, gt=0, le=60, description="seconds a write may take to be acknowledged")
+    grace_s: float = Field(default=10.0, ge=0, le=600, description="seconds that running calls get at stop")
+    memo_rows_max: int = Field(default=1_000_000, ge=0, description="answers remembered; the oldest go first")
+    kafka: KafkaSettings = Field(default_factory=KafkaSettings, description="the Kafka runtime")
+
+    @property
+    def runtime(self) -> Literal["local", "kafka"]:
+        """Which runtime is in force."""
+        return "kafka" if self.kafka.bootstrap_servers else "local"
+
+    @property
+    def store(self) -> str:
+        """The store's URL, password and all."""
+        if self.store_url is not None:
+            return self.store_url.get_secret_value()
+        return f"sqlite:///{(self.data_folder / 'facetline.db').resolve()}"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Put `[settings]` of the configuration file last."""
+        dotenv = _OwnDotEnv(settings_cls) if isinstance(dotenv_settings, DotEnvSettingsSource) else dotenv_settings
+        earlier = (init_settings, env_settings, dotenv, file_secret_settings)
+        return (*earlier, _FileTable(settings_cls, earlier))
+
+
+class _OwnDotEnv(DotEnvSettingsSource):
+    """`.env` without the lines that are for other programs; a misspelt name of ours is still refused."""
+
+    def __call__(self) -> dict[str, Any]:
+        found = super().__call__()
+        prefix = Settings.model_config["env_prefix"].lower()
+        return {
+            name: value for name, value in found.items() if name in Settings.model_fields or name.startswith(prefix)
+        }
+
+
+class _FileTable(PydanticBaseSettingsSource):
+    """`[settings]` of the file that the earlier sources name."""
+
+    def __init__(self, settings_cls: type[BaseSettings], earlier: tuple[PydanticBaseSettingsSource, ...]) -> None:
+        super().__init__(settings_cls)
+        self._earlier = earlier
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:  # noqa: ARG002 (pydantic's shape)
+        """Not used: the table is taken whole."""
+        return None, field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        named = [source()["config"] for source in self._earlier if "config" in source()]
+        table = read_file(Path(named[0]) if named else Path(CONFIG_NAME)).get("settings", {})
+        return table if isinstance(table, dict) else {"settings": table}
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Return the parsed configuration file, empty where there is none.
+
+    Raises:
+        InvalidSettings: the file is not TOML, or cannot be read.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise errors.InvalidSettings(f"{path} cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise errors.InvalidSettings(f"{path} is not valid TOML: {error}") from error
+
+
+def load_settings(**given: Any) -> Settings:
+    """Return the settings in force; `given` are those named on the command line, None where they were not.
+
+    Raises:
+        InvalidSettings: naming each wrong setting and where it can be set.
+    """
+    named = {name: value for name, value in given.items() if value is not None}
+    try:
+        return Settings(**named)
+    except ValidationError as error:
+        raise errors.InvalidSettings("\n".join(_problems(error))) from error
+
+
+def _problems(error: ValidationError) -> list[str]:
+    found = []
+    for problem in error.errors(include_url=False, include_input=False):
+        where = [str(part).removeprefix("facetline_") for part in problem["loc"]]
+        variable = "FACETLINE_" + "__".join(where).upper()
+        found.append(f"setting {'.'.join(where)}: {problem['msg']} (environment {variable}, or [settings] in the file)")
+    return found
