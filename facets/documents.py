@@ -164,6 +164,7 @@ class Record(BaseModel):
     classified_at: datetime | None = None
     evaluation: Evaluation | None = None
     source_event: SourceEvent | None = None
+    traceparent: str | None = None
 
 
 class Document(BaseModel):

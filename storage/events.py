@@ -1,0 +1,120 @@
+"""Judged events: what the wire layer hands to the store, and what the store says became of them.
+
+Values without behaviour. An event stands at the place in a log where it was first appended, also when it is redriven
+or replayed later: that original position decides whether it is older than what its document already holds.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Stage = Literal["decode", "apply", "log"]
+OutcomeKind = Literal["applied", "unchanged", "rejected"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """A place in a log. `incarnation` counts from 1 the times that a topic of this name was made anew."""
+
+    topic: str
+    incarnation: int
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A record's bytes as they came; header order and repeated names are kept. `timestamp_ms` is the log's."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    timestamp_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What an event does to its document; an absent part (None) leaves the stored one.
+
+    `body_hash` is the SHA-256 of the UTF-8 body in hex, `blank` says that nothing but white space is in it, `state` is
+    canonical JSON. With `unless_equal` an event that would change nothing counts as unchanged.
+    """
+
+    body: str | None
+    body_hash: str | None
+    blank: bool
+    state: str | None
+    deleted: bool
+    unless_equal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event, judged by the active definitions: with `content`, or rejected with `reason` and `message`."""
+
+    position: Position
+    redriven: bool
+    source: str
+    id: str
+    digest: str
+    uri: str | None
+    collection: str | None
+    scope: str | None
+    key: str | None
+    content: Content | None
+    reason: str | None
+    message: str | None
+    stage: Stage
+    raw: Raw
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """All that one partition of a log holds in [`start`, `end`): offsets without an event are passed.
+
+    `offsets` gives each event's own offset in this log. `last_timestamp_ms` and `last_hash` are those of the last
+    record, by which a log that was made anew is recognised.
+    """
+
+    topic: str
+    incarnation: int
+    partition: int
+    start: int
+    end: int
+    events: tuple[Event, ...]
+    offsets: tuple[int, ...]
+    last_timestamp_ms: int | None = None
+    last_hash: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of an event. `duplicate`: it had been settled before, and this is what it was settled as."""
+
+    source: str
+    id: str
+    digest: str
+    outcome: OutcomeKind
+    reason: str | None = None
+    message: str | None = None
+    uri: str | None = None
+    version: int | None = None
+    revision: int | None = None
+    indexed_as: int | None = None
+    duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """An event that could not be applied, with its bytes. `state` is open, redriven or closed."""
+
+    id: int
+    position: Position
+    uri: str | None
+    stage: str
+    reason: str
+    message: str
+    attempts: int
+    raw: Raw
+    state: str
+    created_ms: int
