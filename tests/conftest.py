@@ -1,0 +1,91 @@
+"""Fixtures for every test: real services where a test asks for them, and no way off this machine."""
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import kafka_broker
+import loopback
+import missing
+import postgres_server
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _only_loopback() -> Iterator[None]:
+    with loopback.only_loopback():
+        yield
+
+
+@pytest.fixture(scope="session")
+def kafka_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Bootstrap address of a real Kafka that all tests share: take topics and groups from `topic_prefix`."""
+    given = os.environ.get("FACETLINE_TEST_KAFKA")
+    if given:
+        yield given
+        return
+    node = _started(tmp_path_factory.mktemp("kafka"))
+    yield node.bootstrap
+    node.stop()
+
+
+@pytest.fixture
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafka_broker.Broker]:
+    """A running Kafka node of the test's own, to be stopped, killed, paused and started again."""
+    node = _started(tmp_path_factory.mktemp("broker"))
+    yield node
+    node.stop()
+
+
+def _started(folder: Path) -> kafka_broker.Broker:
+    node = kafka_broker.Broker(folder)
+    try:
+        node.start()
+    except kafka_broker.MissingKafka as error:
+        missing.skip_or_fail(f"{error}; or set FACETLINE_TEST_KAFKA")
+    return node
+
+
+@pytest.fixture
+def topic_prefix() -> str:
+    """What this test's topics and groups begin with; no other test has it."""
+    return f"t{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(scope="session")
+def postgres_admin_url() -> Iterator[str]:
+    """SQLAlchemy URL of a real PostgreSQL server's maintenance database, with the right to make databases."""
+    given = os.environ.get("FACETLINE_TEST_POSTGRES_URL")
+    if given:
+        yield given
+        return
+    try:
+        server = postgres_server.Server()
+    except postgres_server.MissingPostgres as error:
+        missing.skip_or_fail(str(error))
+    try:
+        server.start()
+        yield server.admin_url
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def postgres_url(postgres_admin_url: str) -> Iterator[str]:
+    """SQLAlchemy URL of an empty PostgreSQL database of the test's own."""
+    name = f"t{uuid.uuid4().hex}"
+    yield postgres_server.create_database(postgres_admin_url, name)
+    postgres_server.drop_database(postgres_admin_url, name)
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """SQLAlchemy URL of a SQLite file that does not exist yet, in the test's own folder."""
+    return f"sqlite:///{tmp_path / 'store.sqlite'}"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def store_url(request: pytest.FixtureRequest) -> str:
+    """SQLAlchemy URL of an empty store; a test that asks for it runs once on each of the two databases."""
+    return str(request.getfixturevalue(f"{request.param}_url"))
