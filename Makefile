@@ -1,0 +1,34 @@
+# `make` lists the targets. Nothing is installed outside .venv, except as root on Debian: python3-venv where it is
+# missing, and by `make test` what .ci/services names.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null && echo $$p && break; done)
+BIN = .venv/bin
+LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-emit-find-links --custom-compile-command "make lock" pyproject.toml
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile
+.venv/runtime: requirements.lock pyproject.toml
+	@.ci/venv "$(PYTHON)" requirements.lock && touch $@
+.venv/dev: requirements-dev.lock pyproject.toml
+	@.ci/venv "$(PYTHON)" requirements-dev.lock && touch $@ .venv/runtime
+demo: .venv/runtime ## tell the story in a minute: write, facets, search, rewrite, reindex
+	@$(BIN)/facetline demo
+test: .venv/dev check ## run everything against the real services, installing them as root on Debian
+	@.ci/services
+	@$(BIN)/pytest --cov
+check: .venv/dev ## lint, format, types, import rule, tests' docstrings
+	@$(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/interrogate -q tests
+unit: .venv/dev ## the tests that need no service
+	@$(BIN)/pytest -q tests/unit tests/property
+bench: .venv/dev ## the figures
+	@if ls tests/benchmarks/*.py > /dev/null 2>&1; then $(BIN)/pytest -q tests/benchmarks; else echo "No figures yet"; fi
+kafka: ## start a Kafka node for development
+	@address=`deploy/kafka/start` && echo "export FACETLINE_KAFKA__BOOTSTRAP_SERVERS=$$address"
+kafka-stop: ## stop it
+	@deploy/kafka/stop
+fmt: .venv/dev ## format, and mend what can be mended
+	@$(BIN)/ruff check --fix --quiet; $(BIN)/ruff format
+lock: .venv/dev ## compile the locks anew, keeping what still fits
+	@$(LOCK) --group install -o requirements.lock && $(LOCK) --group dev -c requirements.lock -o requirements-dev.lock
+.PHONY: help demo test check unit bench kafka kafka-stop fmt lock
