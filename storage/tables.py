@@ -104,12 +104,13 @@ class DocumentRow(SQLModel, table=True):
             postgresql_where=text("feed_seq IS NULL"),
         ),
         Index(
-            "documents_due",
+            "documents_due",  # begins with what a claim is limited to, so that what it may not take is never read
+            "collection",
             "lane",
             "due_ms",
             "uri",
-            sqlite_where=text("status = 'pending'"),
-            postgresql_where=text("status = 'pending'"),
+            sqlite_where=text("status = 'pending' AND owner IS NULL"),
+            postgresql_where=text("status = 'pending' AND owner IS NULL"),
         ),
         Index(
             "documents_leased",

@@ -108,10 +108,10 @@ def upgrade() -> None:
     op.create_index(
         "documents_due",
         "documents",
-        ["lane", "due_ms", "uri"],
+        ["collection", "lane", "due_ms", "uri"],
         unique=False,
-        sqlite_where=sa.text("status = 'pending'"),
-        postgresql_where=sa.text("status = 'pending'"),
+        sqlite_where=sa.text("status = 'pending' AND owner IS NULL"),
+        postgresql_where=sa.text("status = 'pending' AND owner IS NULL"),
     )
     op.create_index("documents_feed", "documents", ["feed_seq"], unique=True)
     op.create_index(
