@@ -9,6 +9,12 @@ from typing import Literal
 
 Stage = Literal["decode", "apply", "log"]
 OutcomeKind = Literal["applied", "unchanged", "rejected"]
+LetterState = Literal["open", "redriving", "redriven", "superseded"]
+
+LOCAL_INCARNATION = 1
+"""The local log is never made anew."""
+LOCAL_PARTITION = 0
+"""The local log is one partition: SQLite has one writer."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -73,7 +79,7 @@ class Batch:
     """All that one partition of a log holds in [`start`, `end`): offsets without an event are passed.
 
     `offsets` gives each event's own offset in this log. `last_timestamp_ms` and `last_hash` are those of the last
-    record, by which a log that was made anew is recognised.
+    record in it, by which a log that was made anew is recognised; None where `end - 1` holds no record.
     """
 
     topic: str
@@ -105,8 +111,20 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Applied:
+    """Outcomes in the order of the batches and their events, without the `redelivered` records that were skipped."""
+
+    outcomes: tuple[Outcome, ...]
+    redelivered: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """An event that could not be applied, with its bytes. `state` is open, redriven or closed."""
+    """An event that could not be applied, with its bytes.
+
+    `state`: open; redriving, when it was sent to the topic again and has not come back; redriven, when it was applied
+    after all; superseded, when its document has taken a later event. `attempts` counts how often it was rejected.
+    """
 
     id: int
     position: Position
@@ -116,5 +134,5 @@ class DeadLetter:
     message: str
     attempts: int
     raw: Raw
-    state: str
+    state: LetterState
     created_ms: int

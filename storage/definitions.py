@@ -1,0 +1,92 @@
+"""The active definitions: what every process goes by, whatever its own file says.
+
+The generation grows by one with every change, so that a process finds out cheaply whether it is up to date.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from facets.definitions import Definition, Definitions
+from storage import engine, serial, tables
+
+_STORES = tables.StoreRow.__table__  # type: ignore[attr-defined]
+_DEFINITIONS = tables.DefinitionRow.__table__  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class Activated:
+    """The generation after an activation, and the names whose definitions it changed."""
+
+    generation: int
+    names: tuple[str, ...]
+
+
+def generation(tx: engine.Tx) -> int:
+    """Return the generation of the active definitions; 0 before the first."""
+    return int(tx.execute(sa.select(_STORES.c.definitions_generation)).scalar_one())
+
+
+def active(tx: engine.Tx) -> tuple[int, Definitions]:
+    """Return the generation, and the definitions of that generation when read in a snapshot (`Store.read`)."""
+    return generation(tx), Definitions(_stored(tx).values())
+
+
+def activate(tx: engine.Tx, definitions: Iterable[Definition]) -> Activated:
+    """Make these definitions the active ones of their collections; others stay as they are.
+
+    Raises:
+        InvalidDefinition: a pattern overlaps that of an active collection with another name.
+    """
+    current = _lock(tx)
+    return _replace(tx, current, list(definitions))
+
+
+def activate_unknown(tx: engine.Tx, definitions: Iterable[Definition]) -> Activated:
+    """Make those definitions active whose collections have none yet: the first sight of a collection.
+
+    Raises:
+        InvalidDefinition: a pattern overlaps that of an active collection with another name.
+    """
+    current = _lock(tx)
+    known = _stored(tx)
+    return _replace(tx, current, [each for each in definitions if each.name not in known])
+
+
+def _lock(tx: engine.Tx) -> int:
+    """Keep other activations out until this transaction ends."""
+    locked = tx.lock_rows(sa.select(_STORES.c.definitions_generation))
+    return int(tx.execute(locked).scalar_one())
+
+
+def _replace(tx: engine.Tx, current: int, definitions: list[Definition]) -> Activated:
+    stored = _stored(tx)
+    # Compared as text: the declared order of options is nothing that answers depend on, but people see it.
+    changed = [each for each in definitions if each.name not in stored or _text(stored[each.name]) != _text(each)]
+    if not changed:
+        return Activated(current, ())
+    Definitions({**stored, **{each.name: each for each in changed}}.values())  # refuses overlapping patterns
+    insert = sqlite.insert(_DEFINITIONS) if tx.dialect == "sqlite" else postgresql.insert(_DEFINITIONS)
+    columns = ("fingerprint", "definition", "activated_ms")
+    upsert = insert.on_conflict_do_update(
+        index_elements=["name"], set_={column: insert.excluded[column] for column in columns}
+    )
+    rows = [
+        {"name": each.name, "fingerprint": each.fingerprint, "definition": _text(each), "activated_ms": tx.now_ms}
+        for each in changed
+    ]
+    tx.execute(upsert, rows)
+    tx.execute(sa.update(_STORES).values(definitions_generation=current + 1))
+    return Activated(current + 1, tuple(each.name for each in changed))
+
+
+def _stored(tx: engine.Tx) -> dict[str, Definition]:
+    rows = tx.execute(sa.select(_DEFINITIONS.c.definition).order_by(_DEFINITIONS.c.name)).scalars()
+    definitions = [Definition.model_validate_json(text) for text in rows]
+    return {each.name: each for each in definitions}
+
+
+def _text(definition: Definition) -> str:
+    return serial.dumps(definition.model_dump(mode="json"))
