@@ -33,7 +33,8 @@ class Score(_Question):
     """A place on an ordered scale: `levels` describe it from the lowest (score 0) to the highest."""
 
     type: Literal["score"] = "score"
-    levels: tuple[str, ...]
+    # JSON has no tuples: a list is taken too, when a definition is read back.
+    levels: Annotated[tuple[str, ...], Field(strict=False)]
 
 
 Question = Annotated[Choice | Boolean | Score, Field(discriminator="type")]
