@@ -1,0 +1,117 @@
+"""The rules of the house: who may import whom, what a package's first file holds, how long a function may be.
+
+Method: import-linter with the contracts of pyproject.toml, once over the code and once over a tree that breaks each of
+them; the rest by reading the syntax trees.
+"""
+
+import ast
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("streams", "evaluators", "facets", "storage")
+FUNCTION_LINES_MAX = 70
+
+# One import that each contract refuses, by the start of the contract's name.
+FORBIDDEN = {
+    "streams → evaluators": ("facets", "import streams.anything"),
+    "facets alone": ("streams", "import duckdb"),
+    "evaluators alone": ("storage", "from onnxruntime import InferenceSession"),
+    "storage alone": ("streams", "from sqlalchemy import text"),
+    "streams alone": ("evaluators", "import aiokafka"),
+}
+
+
+def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run import-linter over a folder with its own pyproject.toml."""
+    program = Path(sys.executable).parent / "lint-imports"
+    return subprocess.run([program, "--no-cache"], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
+def sources() -> Iterator[Path]:
+    """Every Python file of the four packages."""
+    for package in PACKAGES:
+        yield from sorted((ROOT / package).rglob("*.py"))
+
+
+def test_code_keeps_the_import_rule() -> None:
+    """The four packages import each other, and the heavy libraries, only where the design allows it."""
+    done = lint_imports(ROOT)
+
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.fixture(scope="module")
+def empty_house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The four packages without code, under our contracts."""
+    folder = tmp_path_factory.mktemp("house")
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    for package in PACKAGES:
+        (folder / package).mkdir()
+        (folder / package / "__init__.py").touch()
+        (folder / package / "anything.py").touch()
+    return folder
+
+
+@pytest.mark.parametrize("contract", FORBIDDEN)
+def test_each_contract_catches_its_breach(empty_house: Path, contract: str) -> None:
+    """One forbidden import breaks the contract that forbids it, and no other."""
+    package, statement = FORBIDDEN[contract]
+    file = empty_house / package / "anything.py"
+    file.write_text(statement + "\n")
+    done = lint_imports(empty_house)
+    file.write_text("")
+
+    broken = [line for line in done.stdout.splitlines() if line.endswith("BROKEN")]
+    assert done.returncode == 1
+    assert [line.startswith(contract) for line in broken] == [True]
+
+
+def test_siblings_never_import_each_other(empty_house: Path) -> None:
+    """Evaluators and storage do not know each other, in either direction."""
+    (empty_house / "evaluators" / "anything.py").write_text("import storage.anything\n")
+    one = lint_imports(empty_house)
+    (empty_house / "evaluators" / "anything.py").write_text("")
+    (empty_house / "storage" / "anything.py").write_text("import evaluators.anything\n")
+    other = lint_imports(empty_house)
+    (empty_house / "storage" / "anything.py").write_text("")
+
+    assert (one.returncode, other.returncode) == (1, 1)
+
+
+def test_every_contract_has_its_breach() -> None:
+    """A contract added to pyproject.toml gets an example here that breaks it."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+
+    assert [any(contract["name"].startswith(start) for start in FORBIDDEN) for contract in contracts] == [True] * 5
+
+
+@pytest.mark.parametrize("file", sorted(ROOT.glob("[efs]*/**/__init__.py")), ids=lambda file: file.parent.name)
+def test_packages_open_with_a_docstring_only(file: Path) -> None:
+    """An `__init__.py` says what the package is for and imports nothing, so importing a part costs only that part."""
+    body = ast.parse(file.read_text()).body
+
+    assert len(body) == 1
+    assert isinstance(body[0], ast.Expr)
+    assert isinstance(body[0].value, ast.Constant)
+
+
+def test_functions_are_short() -> None:
+    """No function is longer than 70 lines, its docstring included."""
+    long = [
+        f"{file.relative_to(ROOT)}:{node.lineno} {node.name} has {node.end_lineno - node.lineno + 1} lines"
+        for file in sources()
+        if "versions" not in file.parts  # a migration is as long as its tables
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno is not None
+        and node.end_lineno - node.lineno >= FUNCTION_LINES_MAX
+    ]
+
+    assert long == []
