@@ -3,7 +3,7 @@
 need_java() {
   local found
   if ! command -v java > /dev/null || ! found=$(java -version 2>&1); then
-    echo "Kafka needs Java 17 or later: install it (Debian: openjdk-17-jre-headless, macOS: brew install openjdk)" >&2
+    echo "Kafka needs Java 17 or later: install it (Debian: default-jre-headless, macOS: brew install openjdk)" >&2
     exit 3
   fi
   found=$(printf '%s\n' "$found" | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
