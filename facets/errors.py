@@ -40,10 +40,12 @@ class WriteInDoubt(TransientError):
 class EvaluatorUnavailable(TransientError):
     """The evaluator cannot be reached or is overloaded.
 
-    `reason` is `timeout`, `rate_limited` or `unavailable`; `retry_after_s` is the provider's own wish, None without one.
+    `reason` is `timeout`, `rate_limited` or `unavailable`; `retry_after_s` is the provider's own wish, if it has one.
     """
 
-    def __init__(self, message: str | None = None, *, reason: str = "unavailable", retry_after_s: float | None = None):
+    def __init__(
+        self, message: str | None = None, *, reason: str = "unavailable", retry_after_s: float | None = None
+    ) -> None:
         super().__init__(message)
         self.reason = reason
         self.retry_after_s = retry_after_s
