@@ -93,7 +93,7 @@ def _uri_problem(text: str) -> str | None:
         return "it holds half a surrogate pair; send valid Unicode"
     if size > URI_BYTES_MAX:
         return f"{size} bytes, at most {URI_BYTES_MAX} are taken"
-    if any(unicodedata.category(letter) == "Cc" for letter in text):
+    if not text.isprintable() and any(unicodedata.category(letter) == "Cc" for letter in text):
         return "control characters are not taken"
     if not unicodedata.is_normalized("NFC", text):
         return f"not in Unicode's NFC form; send {unicodedata.normalize('NFC', text)!r}"

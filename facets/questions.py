@@ -4,10 +4,17 @@ Questions are values: frozen, comparable, without identity. Whether a set of the
 in `facets.collections`; whether an answer fits one is decided in `evaluators.validation`.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from facets.errors import InvalidDefinition
+
+
+def _tuple_of_list(levels: object) -> object:
+    # JSON has no tuples. Sets are not taken: their order is not declared.
+    return tuple(levels) if isinstance(levels, list) else levels
 
 
 class _Question(BaseModel):
@@ -33,26 +40,43 @@ class Score(_Question):
     """A place on an ordered scale: `levels` describe it from the lowest (score 0) to the highest."""
 
     type: Literal["score"] = "score"
-    # JSON has no tuples: a list is taken too, when a definition is read back.
-    levels: Annotated[tuple[str, ...], Field(strict=False)]
+    levels: Annotated[tuple[str, ...], BeforeValidator(_tuple_of_list)]
 
 
 Question = Annotated[Choice | Boolean | Score, Field(discriminator="type")]
+_Kind = TypeVar("_Kind", Choice, Boolean, Score)
 
 
 def choice(*, ask: str, options: Mapping[str, str]) -> Choice:
-    """Ask for one of `options` (option key to description)."""
-    return Choice(ask=ask, options=dict(options))
+    """Ask for one of `options` (option key to description).
+
+    Raises:
+        InvalidDefinition: a part is not fixed text; so do `boolean` and `score`.
+    """
+    return _made(Choice, ask=ask, options=dict(options) if hasattr(options, "keys") else options)
 
 
 def boolean(*, ask: str) -> Boolean:
     """Ask for yes or no."""
-    return Boolean(ask=ask)
+    return _made(Boolean, ask=ask)
 
 
-def score(*, ask: str, levels: Iterable[str]) -> Score:
+def score(*, ask: str, levels: Sequence[str]) -> Score:
     """Ask for a place on a scale of `levels`, lowest first."""
-    return Score(ask=ask, levels=tuple(levels))
+    return _made(Score, ask=ask, levels=levels)
+
+
+def _made(kind: type[_Kind], **parts: object) -> _Kind:
+    try:
+        return kind.model_validate(parts)
+    except ValidationError as error:
+        raise InvalidDefinition(_part_problem(kind, dict(problem)) for problem in error.errors()) from error
+
+
+def _part_problem(kind: type[BaseModel], problem: Mapping[str, Any]) -> str:
+    part = ".".join(str(step) for step in problem["loc"])
+    mend = "write fixed text, nothing is computed per call"
+    return f"a {kind.__name__.lower()}'s {part:.80}: {problem['msg']}; {mend}"
 
 
 def ordered(questions: Mapping[str, Question]) -> dict[str, Question]:
