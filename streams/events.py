@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
-from facets import documents, errors, states
-from facets.definitions import Definitions
+from facets import documents, errors
+from facets.definitions import Definition, Definitions
 from facets.documents import EventReason, Record, Status
 from storage import events
 
@@ -37,9 +37,6 @@ class Message:
     key: bytes | None
     value: bytes | None
     headers: tuple[Header, ...] = ()
-
-
-# Out: writes
 
 
 def encode_write(
@@ -98,9 +95,6 @@ def to_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
-# Out: facets records and dead letters
-
-
 def encode_record(record: Record) -> Message:
     """Return the facets topic's record of a document; a tombstone for a deleted one, its version in a header."""
     changed = record.classified_at or record.written_at
@@ -154,9 +148,6 @@ def redrive(letter: events.DeadLetter) -> Message:
     at = letter.position
     origin = f"{at.topic}/{at.incarnation}/{at.partition}/{at.offset}".encode()
     return Message(letter.raw.key, letter.raw.value, (*kept, (ORIGIN_HEADER, origin)))
-
-
-# In
 
 
 class _Rejected(Exception):
@@ -237,14 +228,14 @@ def _read(reading: _Reading, definitions: Definitions) -> events.Content:
         reading.source, reading.id = _identity(reading.position)
         _reject(EventReason.TOO_LARGE, f"ce_id and ce_source take at most {ID_BYTES_MAX} bytes each")
     reading.traceparent = headers.get("traceparent")
-    _locate(reading, definitions)
+    definition = _locate(reading, definitions)
     _check_deadline(reading, headers)
     kind = _kind(headers, reading.raw.value)
     data = {} if kind == DELETED else _data(reading.raw.value)
     reading.digest = _digest(reading.uri or "", kind, data)
     if kind == DELETED:
         return events.Content(body=None, body_hash=None, blank=False, state=None, deleted=True, unless_equal=False)
-    return _content(reading, definitions, data, unless_equal=headers.get("ce_unlessequal") == "true")
+    return _content(definition, data, unless_equal=headers.get("ce_unlessequal") == "true")
 
 
 def _headers(raw: Iterable[Header]) -> dict[str, str]:
@@ -274,7 +265,7 @@ def _take_origin(reading: _Reading, headers: dict[str, str]) -> None:
     reading.redriven = True
 
 
-def _locate(reading: _Reading, definitions: Definitions) -> None:
+def _locate(reading: _Reading, definitions: Definitions) -> Definition:
     if reading.raw.key is None:
         _reject(EventReason.NULL_KEY, "the record has no key; the key is the document's uri")
     try:
@@ -285,6 +276,7 @@ def _locate(reading: _Reading, definitions: Definitions) -> None:
     reading.uri = uri.text
     definition, reading.key = definitions.locate(uri)
     reading.collection, reading.scope = definition.name, uri.scope
+    return definition
 
 
 def _check_deadline(reading: _Reading, headers: dict[str, str]) -> None:
@@ -334,16 +326,14 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number")
 
 
-def _content(
-    reading: _Reading, definitions: Definitions, data: dict[str, Any], *, unless_equal: bool
-) -> events.Content:
+def _content(definition: Definition, data: dict[str, Any], *, unless_equal: bool) -> events.Content:
     body = data.get("body")
     body_hash = None
     if "body" in data:
         body_hash = hashlib.sha256(_checked_body(body)).hexdigest()
     state = None
     if "state" in data:
-        state = _checked_state(data["state"], definitions.by_name[reading.collection or ""].state_schema)
+        state = _checked_state(data["state"], definition)
     return events.Content(
         body=body,
         body_hash=body_hash,
@@ -371,12 +361,12 @@ def _checked_body(body: Any) -> bytes:
     return encoded
 
 
-def _checked_state(state: Any, schema: dict[str, Any]) -> str:
+def _checked_state(state: Any, definition: Definition) -> str:
     """Return the canonical JSON of a state, or reject it."""
     if not isinstance(state, dict):
         what = "null" if state is None else type(state).__name__
         _reject(EventReason.INVALID_STATE, f"state is {what}, not an object; leave it out to keep the stored one")
-    text = to_json(states.check_state(schema, state))
+    text = to_json(definition.check_state(state))
     if len(text) > documents.STATE_BYTES_MAX:
         limit = documents.STATE_BYTES_MAX
         _reject(EventReason.TOO_LARGE, f"state has {len(text)} bytes as JSON, at most {limit} are taken")

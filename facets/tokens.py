@@ -1,0 +1,75 @@
+"""Consistency tokens: what a write or a search hands out, so that a later reader can ask for at least that much.
+
+Opaque to everybody else. A write's token names the document's version (or the event, while it is not applied); a
+search's token names the feed's position. All name the store: positions and versions of another one mean nothing.
+"""
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass
+
+from facets import errors
+
+
+@dataclass(frozen=True, slots=True)
+class WriteToken:
+    """At least this version of this document."""
+
+    store_id: str
+    uri: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class FeedToken:
+    """At least this far along the feed."""
+
+    store_id: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class EventToken:
+    """At least what this event did: the write was sent, and not yet applied when its writer was answered."""
+
+    store_id: str
+    source: str
+    event_id: str
+
+
+Token = WriteToken | FeedToken | EventToken
+
+
+def encode(token: Token) -> str:
+    """Return the token's text, safe in a URL."""
+    parts: list[str | int]
+    match token:
+        case WriteToken(store_id, uri, version):
+            parts = [store_id, uri, version]
+        case FeedToken(store_id, position):
+            parts = [store_id, position]
+        case EventToken(store_id, source, event_id):
+            parts = [store_id, source, event_id]
+    text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def decode(text: str) -> Token:
+    """Return what a token's text says.
+
+    Raises:
+        InvalidCursor: the text is no token of ours.
+    """
+    try:
+        parts = json.loads(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
+    except (binascii.Error, ValueError) as error:
+        raise errors.InvalidCursor(f"token {text[:40]!r} is damaged; pass one that a reply gave you") from error
+    match parts:
+        case [str(store_id), str(uri), int(version)]:
+            return WriteToken(store_id, uri, version)
+        case [str(store_id), int(position)]:
+            return FeedToken(store_id, position)
+        case [str(store_id), str(source), str(event_id)]:
+            return EventToken(store_id, source, event_id)
+    raise errors.InvalidCursor(f"token {text[:40]!r} is damaged; pass one that a reply gave you")

@@ -1,0 +1,115 @@
+"""The background work of a process that runs the side chain: calls, reindex jobs and housekeeping, started and stopped
+together. When one of them dies, so does the work in whose name they run: nothing stops silently.
+"""
+
+import asyncio
+import socket
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from facets import errors
+from storage import memo, outcomes
+from storage.engine import Store
+from streams.calls import Assignment
+from streams.project import Project
+from streams.reindex import Reindexer
+from streams.side_chain import SideChain
+
+HOUSEKEEPING_EVERY_S = 3600.0
+PURGE_CHUNK = 5_000
+OUTCOME_DAYS = 30
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Classifying:
+    """The running work, for whoever wants to wake it or to read its counters."""
+
+    side_chain: SideChain
+    reindexer: Reindexer
+
+
+def assignments(project: Project) -> dict[str, Assignment]:
+    """Return what a process may ask, by collection."""
+    return {
+        each.name: Assignment(each, project.evaluators[each.evaluator], project.limits[each.evaluator])
+        for each in project.definitions
+    }
+
+
+def owner_name() -> str:
+    """Return a name for this process as a holder of leases: one that a person can find, and no other has."""
+    return f"{socket.gethostname()}-{uuid.uuid4().hex[:12]}"
+
+
+@asynccontextmanager
+async def classifying(
+    store: Store, assigned: Mapping[str, Assignment], *, grace_s: float, memo_rows_max: int
+) -> AsyncIterator[Classifying]:
+    """Run the side chain while the body runs; at its end running calls get `grace_s` seconds, then are released.
+
+    Cancelling the body drains as well; cancelling it once more ends the calls at once.
+    """
+    owner = owner_name()
+    chain = SideChain(store, assigned, owner=owner, grace_s=grace_s)
+    work = Classifying(chain, Reindexer(store, owner=owner, assignments=assigned, wake=chain.wake))
+    stop = asyncio.Event()
+    tasks = [
+        asyncio.create_task(work.side_chain.run(stop), name="side-chain"),
+        asyncio.create_task(work.reindexer.run(stop), name="reindexer"),
+        asyncio.create_task(_keep_house(store, stop, memo_rows_max), name="housekeeping"),
+    ]
+    body = asyncio.current_task()
+    died: list[BaseException] = []
+
+    def watch(task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            died.append(error)
+            if body is not None and not stop.is_set():
+                body.cancel()
+
+    for task in tasks:
+        task.add_done_callback(watch)
+    try:
+        yield work
+    except asyncio.CancelledError:
+        if not died:
+            raise
+    finally:
+        stop.set()
+        await _ended(tasks)
+    if died:
+        raise died[0]
+
+
+async def _ended(tasks: list[asyncio.Task[None]]) -> None:
+    """Wait until the tasks have ended by themselves; a cancellation of the waiting ends them at once."""
+    try:
+        await asyncio.shield(asyncio.gather(*tasks, return_exceptions=True))
+    except asyncio.CancelledError:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+async def _keep_house(store: Store, stop: asyncio.Event, memo_rows_max: int) -> None:
+    """Drop old outcomes and the oldest remembered answers, in bounded transactions, now and every hour."""
+    while not stop.is_set():
+        try:
+            while await store.write(outcomes.purge, OUTCOME_DAYS, PURGE_CHUNK) >= PURGE_CHUNK:
+                pass
+            while await store.write(memo.prune, memo_rows_max, PURGE_CHUNK) >= PURGE_CHUNK:
+                pass
+        except errors.StoreUnavailable as error:
+            log.warning("housekeeping_put_off", error=error.message)
+        try:
+            await asyncio.wait_for(stop.wait(), HOUSEKEEPING_EVERY_S)
+        except TimeoutError:
+            continue

@@ -1,0 +1,89 @@
+"""Feed to view: keeps a DuckDB view as new as the store, in bounded batches, and builds it anew when it must.
+
+A view belongs to one collection, so that a single search loads only what it asks about. Nothing here holds a
+transaction while it talks to DuckDB.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from facets import errors
+from facets.definitions import Definition, Definitions
+from facets.selection import Selection
+from facets.view import View
+from storage import definitions, feed
+from storage.engine import Store
+
+NUMBERED_MAX = 5_000
+READ_MAX = 5_000
+
+
+class Follower:
+    """One collection's view and its place in the feed."""
+
+    def __init__(self, store: Store, collection: str, *, folder: Path | None = None) -> None:
+        self._store = store
+        self._collection = collection
+        self._folder = folder
+        self._view: View | None = None
+        self._definition: Definition | None = None
+        self._turn = asyncio.Lock()
+
+    async def search(self, selection: Selection) -> dict[str, Any]:
+        """Return the reply of DESIGN §8, over everything committed before the call.
+
+        Raises:
+            InvalidQuery: the selection names what does not exist.
+        """
+        view = await self.caught_up()
+        return await asyncio.to_thread(view.search, selection)
+
+    async def caught_up(self) -> View:
+        """Return the view, holding everything committed before the call."""
+        async with self._turn:
+            generation, active = await self._store.read(definitions.active)
+            del generation
+            definition = active.by_name.get(self._collection)
+            if definition is None:
+                raise unknown_collection(self._collection, active)
+            view = await self._defined(definition)
+            await number_all(self._store)
+            end = await self._store.read(feed.end)
+            if end < view.position:  # the store went back: another one, or restored from a backup
+                await asyncio.to_thread(view.close)
+                self._view = None
+                view = await self._defined(definition)
+            while True:
+                records = await self._store.read(feed.read, view.position, READ_MAX, self._collection)
+                if not records:
+                    return view
+                await asyncio.to_thread(view.apply, records)
+
+    async def _defined(self, definition: Definition) -> View:
+        if self._view is None:
+            self._view = await asyncio.to_thread(View, folder=self._folder, store_id=self._store.store_id)
+            self._definition = None
+        if definition != self._definition:
+            await asyncio.to_thread(self._view.define, Definitions([definition]))
+            self._definition = definition
+        return self._view
+
+    async def close(self) -> None:
+        """Drop the view."""
+        if self._view is not None:
+            await asyncio.to_thread(self._view.close)
+            self._view = None
+
+
+async def number_all(store: Store) -> None:
+    """Give every changed document its place in the feed, in bounded transactions."""
+    while await store.write(feed.number, NUMBERED_MAX) >= NUMBERED_MAX:
+        pass
+
+
+def unknown_collection(name: str, active: Definitions) -> errors.UnknownCollection:
+    """Return the error for a collection that is not active."""
+    known = sorted(active.by_name)
+    there = f"there are {', '.join(known)}" if known else "none is active yet; write a document or apply the file"
+    return errors.UnknownCollection(f"no collection '{name}'{errors.nearest(name, known)}; {there}", allowed=known)

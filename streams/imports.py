@@ -1,0 +1,225 @@
+"""Rows of a file as documents: NDJSON and CSV, read line by line however large the file is.
+
+Pure: text lines in, rows and refusals out. A refusal names its line and does not stop the import; only what concerns
+the whole file (a missing column) does. Numbers of lines count from 1.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Literal
+
+from facets import errors
+from facets.documents import BODY_BYTES_MAX
+
+Format = Literal["ndjson", "csv"]
+LINE_BYTES_MAX = 5 * 1024 * 1024
+"""Above the largest body written with escapes (6 bytes for one); a longer line is refused and skipped."""
+NDJSON_KEYS = ("key", "uri", "body", "state")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One document to write; exactly one of `key` and `uri` is given."""
+
+    line: int
+    key: str | None
+    uri: str | None
+    body: str | None
+    state: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A line that cannot be a document."""
+
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Which CSV columns are what; `key` None takes the number of the row. The columns of `state` give its types."""
+
+    body: str
+    key: str | None
+    ignore: frozenset[str]
+    state: Mapping[str, str]
+
+
+class InvalidFile(errors.InvalidQuery):
+    """The file's columns are not what was asked for."""
+
+    code = "invalid-file"
+
+
+def guess_format(name: str) -> Format:
+    """Return the format that a file's name says; NDJSON where it says none."""
+    return "csv" if name.lower().endswith(".csv") else "ndjson"
+
+
+def read_ndjson(file: BinaryIO) -> Iterator[Row | Refusal]:
+    """Read `{"key" or "uri", "body", "state"}` lines; blank lines are passed."""
+    for number, line in _lines(file):
+        if isinstance(line, Refusal):
+            yield line
+        elif line.strip():
+            yield _ndjson_row(number, line)
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes | Refusal]]:
+    number = 0
+    while line := file.readline(LINE_BYTES_MAX):
+        number += 1
+        if len(line) == LINE_BYTES_MAX and not line.endswith(b"\n"):
+            while (rest := file.readline(LINE_BYTES_MAX)) and not rest.endswith(b"\n"):
+                pass
+            yield number, Refusal(number, f"too_large: the line has more than {LINE_BYTES_MAX} bytes")
+        else:
+            yield number, line
+
+
+def _ndjson_row(number: int, line: bytes) -> Row | Refusal:
+    try:
+        data = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+    except UnicodeDecodeError:
+        return Refusal(number, "not_json: the line is not UTF-8")
+    except (ValueError, RecursionError) as error:
+        return Refusal(number, f"not_json: {str(error)[:200]}")
+    return _object_row(number, data)
+
+
+def _object_row(number: int, data: Any) -> Row | Refusal:
+    if not isinstance(data, dict):
+        return Refusal(number, 'not_json: a line is an object {"key" or "uri", "body", "state"}')
+    unknown = sorted(set(data) - set(NDJSON_KEYS))
+    if unknown:
+        return Refusal(number, f"invalid_body: unknown member {unknown[0]!r}{errors.nearest(unknown[0], NDJSON_KEYS)}")
+    key, uri = data.get("key"), data.get("uri")
+    if (key is None) == (uri is None):
+        return Refusal(number, "invalid_uri: give either key or uri")
+    if not isinstance(uri if key is None else key, str):
+        return Refusal(number, "invalid_uri: key and uri are text")
+    return _checked_row(number, key, uri, data)
+
+
+def _checked_row(number: int, key: str | None, uri: str | None, data: dict[str, Any]) -> Row | Refusal:
+    body, state = data.get("body"), data.get("state")
+    if "body" in data and not isinstance(body, str):
+        return Refusal(number, "invalid_body: body is text; leave it out to keep the stored one")
+    if "state" in data and not isinstance(state, dict):
+        return Refusal(number, "invalid_state: state is an object; leave it out to keep the stored one")
+    if body is None and state is None:
+        return Refusal(number, "invalid_body: neither body nor state")
+    return Row(number, key, uri, body, state)
+
+
+def read_csv(file: BinaryIO, columns: Columns) -> Iterator[Row | Refusal]:
+    """Read a CSV file with a header line.
+
+    Raises:
+        InvalidFile: a column that was named is missing, or one is neither body, key, state nor ignored.
+    """
+    csv.field_size_limit(2 * BODY_BYTES_MAX)
+    text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="")
+    reader = csv.reader(text, strict=True)
+    try:
+        header = next(reader, None)
+    except csv.Error as error:
+        raise InvalidFile(f"the header line is not CSV: {error}") from error
+    if header is None:
+        return
+    _check_header(header, columns)
+    row = 0
+    while True:
+        line = reader.line_num + 1
+        try:
+            values = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield Refusal(line, f"not_csv: {error}")
+            continue
+        if values:
+            row += 1
+            yield _csv_row(line, row, dict(zip(header, values, strict=False)), len(values) - len(header), columns)
+
+
+def _check_header(header: list[str], columns: Columns) -> None:
+    for wanted in (columns.body, columns.key):
+        if wanted is not None and wanted not in header:
+            guess = errors.nearest(wanted, header)
+            raise InvalidFile(f"the file has no column {wanted!r}{guess}; it has {', '.join(header)}", allowed=header)
+    for name in sorted(columns.ignore - set(header)):
+        raise InvalidFile(f"the file has no column {name!r} to ignore; it has {', '.join(header)}", allowed=header)
+    twice = sorted({name for name in header if header.count(name) > 1})
+    if twice:
+        raise InvalidFile(f"column {twice[0]!r} stands twice in the file; name each column once")
+    taken = {columns.body, columns.key, *columns.ignore, *columns.state}
+    for name in header:
+        if name not in taken:
+            raise InvalidFile(
+                f"column {name!r} is neither the body, the key nor in the collection's state"
+                f" ({', '.join(columns.state) or 'which has no fields'}); add it there or pass --ignore-columns {name}",
+                allowed=columns.state,
+            )
+
+
+def _csv_row(line: int, row: int, values: dict[str, str], surplus: int, columns: Columns) -> Row | Refusal:
+    if surplus:
+        return Refusal(line, f"not_csv: {abs(surplus)} fields too {'many' if surplus > 0 else 'few'}")
+    try:
+        "".join(values.values()).encode()
+    except UnicodeEncodeError:
+        return Refusal(line, "invalid_text: the line is not UTF-8")
+    state: dict[str, Any] = {}
+    for name in columns.state:
+        if name not in values or name in {columns.body, columns.key} or name in columns.ignore:
+            continue
+        try:
+            state[name] = typed(values[name], columns.state[name])
+        except ValueError as error:
+            return Refusal(line, f"invalid_state: column {name!r}: {error}")
+    key = str(row) if columns.key is None else values[columns.key]
+    return Row(line, key, None, values[columns.body], state or None)
+
+
+def typed(text: str, kind: str) -> Any:
+    """Return a CSV field as a value of a state type; an empty one is null.
+
+    Raises:
+        ValueError: the text is no such value.
+    """
+    if text == "":
+        return None
+    if kind == "integer":
+        return _number(text, int, kind)
+    if kind == "number":
+        return _number(text, float, kind)
+    if kind == "boolean":
+        known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+        if text.strip().lower() not in known:
+            raise ValueError(f"{text[:40]!r} is not true or false")
+        return known[text.strip().lower()]
+    return text
+
+
+def _number(text: str, make: type[int] | type[float], kind: str) -> int | float:
+    try:
+        return make(text)
+    except ValueError:
+        raise ValueError(f"{text[:40]!r} is not of type {kind}") from None
+
+
+def chunks(rows: Iterable[Row | Refusal], size: int) -> Iterator[list[Row | Refusal]]:
+    """Return the rows in lists of at most `size`."""
+    chunk: list[Row | Refusal] = []
+    for row in rows:
+        chunk.append(row)
+        if len(chunk) >= size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

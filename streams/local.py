@@ -1,0 +1,62 @@
+"""The runtime without a broker: one process, SQLite in a folder, an event applied in the moment it is logged.
+
+A write that returned is committed and synced to disk, so it survives whatever kills the process afterwards. Any number
+of processes may work on one folder at once.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from storage import events, writes
+from storage.engine import Store
+from streams.pipeline import Pipeline, Sent
+from streams.settings import load_settings
+
+TOPIC = "local"
+SOURCE = "facetline/local"
+
+
+class LocalWriter:
+    """Logs and applies events in one transaction of the store; `wake` is told when there is something to classify."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.wake: Callable[[], None] | None = None
+
+    async def append(self, sent: Sequence[Sent]) -> Sequence[events.Outcome]:
+        """Apply the events; their outcomes are known at once."""
+        if not sent:
+            return ()
+        applied = await self._store.write(writes.append, TOPIC, [each.event for each in sent])
+        if self.wake is not None:
+            self.wake()
+        return applied.outcomes
+
+    async def deadline_ms(self) -> int | None:
+        """Return None: nothing can come late here."""
+        return None
+
+    async def close(self) -> None:
+        """Do nothing: nothing is held back."""
+
+
+@asynccontextmanager
+async def open_local(
+    *, config: str | Path | None = None, folder: str | Path | None = None, classify: bool = True
+) -> AsyncIterator[Pipeline]:
+    """Open the local runtime on a data folder, with the collections of a configuration file.
+
+    With `classify` the file's definitions become the active ones, and the side chain runs until the end of the
+    `async with`.
+
+    Raises:
+        InvalidSettings, InvalidDefinition: the file is refused, with all its problems.
+        StoreUnavailable, StoreMismatch: the data folder cannot be used.
+    """
+    from streams import wiring  # it knows both runtimes, and so this one
+
+    settings = load_settings(config=config, data_folder=folder)
+    local = settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"bootstrap_servers": None})})
+    async with wiring.open_pipeline(local, classify=classify) as pipeline:
+        yield pipeline

@@ -1,0 +1,320 @@
+"""One open pipeline: what people do with documents, the same on both runtimes.
+
+A write goes to the log first, through the runtime's `Writer`; what became of it is read from the store. Searching and
+reading never touch a broker or a model.
+"""
+
+import asyncio
+import dataclasses
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from facets import documents, errors, tokens
+from facets.definitions import Definition, Definitions
+from facets.documents import Document, EventReason, Status
+from facets.selection import Selection
+from storage import definitions as definitions_
+from storage import documents as documents_
+from storage import events, outcomes
+from storage.engine import Store
+from streams import events as wire
+from streams.follower import Follower, unknown_collection
+from streams.project import Project
+from streams.settings import Settings
+
+if TYPE_CHECKING:
+    from streams.classifying import Classifying
+
+Wait = Literal["none", "applied", "answered"]
+POLL_FIRST_S = 0.01
+POLL_MOST_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """An event on its way: `message` for the log, `event` as it was judged before it was sent."""
+
+    message: wire.Message
+    event: events.Event
+    deadline_ms: int | None = None
+
+
+class Writer(Protocol):
+    """Appends events to a runtime's log, in order.
+
+    Raises (both): `WriteInDoubt`, `BrokerUnavailable`, `StoreUnavailable`. Returns outcomes where they are known at
+    once, None where a worker applies the events later.
+    """
+
+    async def append(self, sent: Sequence[Sent]) -> Sequence[events.Outcome] | None:
+        """Append the events, which are in the log for good when this returns."""
+
+    async def deadline_ms(self) -> int | None:
+        """Return the deadline of a write that begins now, in the log's own time; None where none is needed."""
+
+    async def close(self) -> None:
+        """Send what is unsent and close."""
+
+
+class Pipeline:
+    """Write, read and search documents. Made by `streams.local.open_local` and `streams.wiring.open_pipeline`.
+
+    `work` is the side chain, where this process runs it.
+    """
+
+    def __init__(self, store: Store, writer: Writer, settings: Settings, project: Project | None, source: str) -> None:
+        self.store = store
+        self.settings = settings
+        self.project = project
+        self.work: Classifying | None = None
+        self._writer = writer
+        self._source = source
+        self._followers: dict[str, Follower] = {}
+
+    async def close(self) -> None:
+        """Close writer, views, evaluators and store, in this order."""
+        await self._writer.close()
+        for follower in self._followers.values():
+            await follower.close()
+        if self.project is not None:
+            await self.project.close()
+        await self.store.close()
+
+    async def definitions(self) -> Definitions:
+        """Return the active definitions."""
+        _generation, active = await self.store.read(definitions_.active)
+        return active
+
+    async def definition(self, collection: str) -> Definition:
+        """Return a collection's active definition.
+
+        Raises:
+            UnknownCollection: naming the ones there are.
+        """
+        active = await self.definitions()
+        if collection not in active.by_name:
+            raise unknown_collection(collection, active)
+        return active.by_name[collection]
+
+    async def write(
+        self,
+        uri: str,
+        *,
+        body: str | None = None,
+        state: dict[str, Any] | None = None,
+        event_id: str | None = None,
+        wait: Wait = "answered",
+        timeout_s: float = 60.0,
+    ) -> dict[str, Any]:
+        """Write a document and return the object of DESIGN §8 for `PUT`.
+
+        A body or state that is None stays as it is. With `wait="answered"` the reply comes when this write's facets
+        are there (or failed, or a later write has taken over), or with `status: pending` after `timeout_s`.
+
+        Raises:
+            InvalidEvent: the write was refused; `reason` says why. Nothing was changed.
+            WriteInDoubt: not acknowledged in time; it will not be applied later, the same `event_id` may be sent again.
+        """
+        deadline_ms = await self._writer.deadline_ms()
+        headers = Headers(self._source, event_id or new_id(), deadline_ms)
+        sent = sent_write(await self.definitions(), uri, body, state, headers)
+        return await self._send_one(sent, wait, timeout_s)
+
+    async def delete(
+        self, uri: str, *, event_id: str | None = None, wait: Wait = "applied", timeout_s: float = 60.0
+    ) -> dict[str, Any]:
+        """Delete a document and return the object of DESIGN §8 for `DELETE`; an absent one is no error."""
+        deadline_ms = await self._writer.deadline_ms()
+        message = wire.encode_delete(uri, source=self._source, event_id=event_id or new_id(), deadline_ms=deadline_ms)
+        return await self._send_one(judged(message, await self.definitions(), deadline_ms), wait, timeout_s)
+
+    async def write_many(
+        self, active: Definitions, rows: Sequence[tuple[str, str | None, dict[str, Any] | None]], *, source: str
+    ) -> list[events.Outcome | errors.InvalidEvent | None]:
+        """Write (uri, body, state) rows in one go; equal ones to what is stored are left alone.
+
+        Returns one result a row: its outcome, its refusal, or None where a worker will apply it.
+        """
+        results: list[events.Outcome | errors.InvalidEvent | None] = [None] * len(rows)
+        sent: list[Sent] = []
+        places: list[int] = []
+        for place, (uri, body, state) in enumerate(rows):
+            try:
+                headers = Headers(source, new_id(), unless_equal=True)
+                sent.append(sent_write(active, uri, body, state, headers))
+                places.append(place)
+            except errors.InvalidEvent as refused:
+                results[place] = refused
+        outcomes_ = await self._writer.append(sent)
+        for place, outcome in zip(places, outcomes_ or (), strict=False):
+            results[place] = _refusal(outcome) or outcome
+        return results
+
+    async def _send_one(self, sent: Sent, wait: Wait, timeout_s: float) -> dict[str, Any]:
+        ends = time.monotonic() + timeout_s
+        known = await self._writer.append([sent])
+        event = sent.event
+        outcome = known[0] if known else None if wait == "none" else await self._outcome(event, ends)
+        if outcome is None:
+            token = tokens.EventToken(self.store.store_id, event.source, event.id)
+            return {"uri": event.uri, "event_id": event.id, "token": tokens.encode(token)}
+        refusal = _refusal(outcome)
+        if refusal is not None:
+            raise refusal
+        return await self._written(outcome, wait, ends)
+
+    async def _outcome(self, event: events.Event, ends: float) -> events.Outcome | None:
+        """Return the event's outcome; None when it has none by `ends` (monotonic seconds)."""
+
+        async def look() -> events.Outcome | None:
+            return await self.store.read(outcomes.find, event.source, event.id, event.digest)
+
+        return await poll(look, ends)
+
+    async def _written(self, outcome: events.Outcome, wait: Wait, ends: float) -> dict[str, Any]:
+        uri = outcome.uri or ""
+        if outcome.version is None:  # a delete of what never was
+            return {"uri": uri, "status": Status.DELETED.value}
+        reply: dict[str, Any] = {
+            "uri": uri,
+            "version": outcome.version,
+            "revision": outcome.revision,
+            "indexed_as": outcome.indexed_as,
+            "status": Status.PENDING.value,
+            "facets": None,
+            "reason": None,
+        }
+        document = await self._settled(uri, outcome.indexed_as or 0, wait, ends)
+        if document is None or document.indexed_as != outcome.indexed_as:
+            reply["status"] = "superseded"
+        else:
+            reply.update(_shown(document))
+        version = max(outcome.version, int(reply["version"]))
+        return {**reply, "token": tokens.encode(tokens.WriteToken(self.store.store_id, uri, version))}
+
+    async def _settled(self, uri: str, indexed_as: int, wait: Wait, ends: float) -> Document | None:
+        """Return the document when `indexed_as` is settled or passed, or as it is by `ends`."""
+        latest: list[Document | None] = [None]
+
+        async def look() -> Document | None:
+            latest[0] = found = await self.store.read(documents_.get, uri)
+            settled = found is None or found.indexed_as != indexed_as or found.status is not Status.PENDING
+            return found if settled or wait != "answered" else None
+
+        await poll(look, ends)
+        return latest[0]
+
+    async def get(self, uri: str) -> dict[str, Any]:
+        """Return a document whole.
+
+        Raises:
+            NotFound: there is none, or it was deleted.
+        """
+        documents.parse_uri(uri)
+        found = await self.store.read(documents_.get, uri)
+        if found is None or found.status is Status.DELETED:
+            raise errors.NotFound(f"no document '{uri}'")
+        return shown(found)
+
+    async def search(
+        self, collection: str, facets: Mapping[str, str | Sequence[str]] | None = None, **options: Any
+    ) -> dict[str, Any]:
+        """Return the reply of DESIGN §8: `pipeline.search("tickets", {"topic": ["billing"]}, min_confidence=0.8)`.
+
+        Raises:
+            InvalidQuery: naming what is wrong, what is allowed and the nearest match.
+        """
+        chosen = {
+            name: (values,) if isinstance(values, str) else tuple(values) for name, values in (facets or {}).items()
+        }
+        for name in ("sort", "counts"):
+            if isinstance(options.get(name), str):
+                options[name] = tuple(part.strip() for part in options[name].split(",") if part.strip())
+        return await self.follower(collection).search(Selection(collection=collection, facets=chosen, **options))
+
+    def follower(self, collection: str) -> Follower:
+        """Return what keeps a collection's view."""
+        return self._followers.setdefault(collection, Follower(self.store, collection))
+
+    async def warnings(self, collection: str) -> list[str]:
+        """Return how this file's definition differs from the active one, if it does."""
+        own = self.project.by_name.get(collection) if self.project else None
+        active = (await self.definitions()).by_name.get(collection)
+        if own is None or active is None or own == active:
+            return []
+        what = "set of questions or the evaluator" if own.fingerprint != active.fingerprint else "definition"
+        said = f"collection '{collection}': the {what} in {self.settings.config} differs from the active one"
+        return [f"{said}; 'facetline collections apply' makes it active"]
+
+
+def new_id() -> str:
+    """Return an id for an event whose writer gave none."""
+    return str(uuid.uuid4())
+
+
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """What goes with a write besides its content."""
+
+    source: str
+    event_id: str
+    deadline_ms: int | None = None
+    unless_equal: bool = False
+
+
+def sent_write(active: Definitions, uri: str, body: str | None, state: dict[str, Any] | None, headers: Headers) -> Sent:
+    """Return a write, judged and ready to be sent.
+
+    Raises:
+        InvalidEvent: a worker would reject it.
+    """
+    try:
+        message = wire.encode_write(uri, body=body, state=state, **dataclasses.asdict(headers))
+    except UnicodeEncodeError as error:
+        raise errors.InvalidEvent(EventReason.INVALID_TEXT, "half a surrogate pair; send valid Unicode") from error
+    except (TypeError, ValueError) as error:
+        raise errors.InvalidEvent(EventReason.INVALID_STATE, f"state is not JSON: {error}") from error
+    return judged(message, active, headers.deadline_ms)
+
+
+def judged(message: wire.Message, active: Definitions, deadline_ms: int | None = None) -> Sent:
+    """Return the event as a worker would judge it.
+
+    Raises:
+        InvalidEvent: a worker would reject it, so it is not sent.
+    """
+    raw = events.Raw(message.key, message.value, message.headers, None)
+    event = wire.decode(raw, events.Position("", 0, 0, 0), active)
+    if event.content is None:
+        raise errors.InvalidEvent(event.reason or "", event.message or "")
+    return Sent(message, event, deadline_ms)
+
+
+def _refusal(outcome: events.Outcome) -> errors.InvalidEvent | None:
+    if outcome.outcome != "rejected":
+        return None
+    return errors.InvalidEvent(outcome.reason or "", outcome.message or "")
+
+
+def shown(document: Document) -> dict[str, Any]:
+    """Return a document as `get` shows it."""
+    return document.model_dump(mode="json", exclude={"collection", "scope"})
+
+
+def _shown(document: Document) -> dict[str, Any]:
+    return document.model_dump(mode="json", include={"version", "revision", "indexed_as", "status", "facets", "reason"})
+
+
+async def poll(look: Any, ends: float) -> Any:
+    """Call `look` until it returns something, ever less often, and return that; None after `ends`."""
+    pause_s = POLL_FIRST_S
+    while True:
+        found = await look()
+        left_s = ends - time.monotonic()
+        if found is not None or left_s <= 0:
+            return found
+        await asyncio.sleep(min(pause_s, left_s))
+        pause_s = min(pause_s * 1.5, POLL_MOST_S)

@@ -1,0 +1,211 @@
+"""What the configuration file says: collections, evaluators and their limits, checked as a whole.
+
+`facetline collections check` and every start-up come through `load_project`, so both refuse the same things, and all
+problems are told at once.
+"""
+
+import importlib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from evaluators import factory
+from evaluators.contract import Evaluator
+from facets import collections as collections_
+from facets import errors
+from facets.collections import Collection
+from facets.definitions import Definition, definition_of
+from streams import settings as settings_
+from streams.calls import CallLimits
+from streams.settings import Settings
+
+TABLES = ("settings", "evaluators", "collections")
+LIMITS = tuple(field.name for field in fields(CallLimits))
+
+
+@dataclass(frozen=True)
+class Project:
+    """A checked configuration. `definitions` are this file's own; the active ones are in the store."""
+
+    settings: Settings
+    definitions: tuple[Definition, ...]
+    evaluators: Mapping[str, Evaluator]
+    limits: Mapping[str, CallLimits]
+    warnings: tuple[str, ...]
+
+    @property
+    def by_name(self) -> dict[str, Definition]:
+        """The definitions by collection name."""
+        return {definition.name: definition for definition in self.definitions}
+
+    async def close(self) -> None:
+        """Close the evaluators."""
+        for evaluator in self.evaluators.values():
+            await evaluator.close()
+
+
+def load_project(settings: Settings) -> Project:
+    """Read and check the configuration file.
+
+    Raises:
+        InvalidSettings: there is no file, or it cannot be read.
+        InvalidDefinition: naming every collection, question and evaluator with a problem, and the mend.
+    """
+    path = settings.config
+    if not path.exists():
+        raise errors.InvalidSettings(f"there is no {path} here; make one with 'facetline init' or pass --config")
+    file = settings_.read_file(path)
+    problems = [
+        f"{path}: unknown table or key '{name}'{errors.nearest(name, TABLES)}; it takes {', '.join(TABLES)}"
+        for name in file
+        if name not in TABLES
+    ]
+    reading = _Reading(path.resolve().parent, problems)
+    reading.take_evaluators(file.get("evaluators", {}))
+    reading.take_collections(file.get("collections", {}))
+    definitions = reading.definitions()
+    if reading.problems:
+        raise errors.InvalidDefinition(reading.problems)
+    warnings = tuple(warning for each in reading.collections for warning in collections_.warnings(each))
+    return Project(settings, tuple(definitions), reading.evaluators, reading.limits, warnings)
+
+
+class _Reading:
+    """The file half read: what is known so far, and every problem met."""
+
+    def __init__(self, folder: Path, problems: list[str]) -> None:
+        self.folder = folder
+        self.problems = problems
+        self.collections: list[Collection] = []
+        self.evaluators: dict[str, Evaluator] = {}
+        self.limits: dict[str, CallLimits] = {}
+        self._refused: set[str] = set()
+
+    def take_evaluators(self, tables: Any) -> None:
+        """Make the evaluators of `[evaluators.NAME]`."""
+        if not isinstance(tables, dict):
+            self.problems.append("evaluators: write one [evaluators.NAME] table for each")
+            return
+        for name, table in tables.items():
+            if not isinstance(table, dict):
+                self.problems.append(f"evaluator '{name}': write it as a table [evaluators.{name}]")
+                self._refused.add(name)
+                continue
+            self._take_evaluator(name, table)
+
+    def _take_evaluator(self, name: str, table: Mapping[str, Any]) -> None:
+        own = {key: value for key, value in table.items() if key not in LIMITS}
+        try:
+            self.limits[name] = _limits(name, {key: value for key, value in table.items() if key in LIMITS})
+            self.evaluators[name] = factory.evaluator_from_table(name, own, folder=self.folder)
+        except errors.InvalidDefinition as error:
+            self.problems.extend(error.problems)
+            self._refused.add(name)
+
+    def take_collections(self, given: Any) -> None:
+        """Take the collections of `[collections.NAME]`, or of the Python module that is named instead."""
+        if isinstance(given, str):
+            self._import_collections(given)
+        elif isinstance(given, dict):
+            for name, table in given.items():
+                try:
+                    self.collections.append(collections_.collection_from_table(name, table))
+                except errors.InvalidDefinition as error:
+                    self.problems.extend(error.problems)
+        else:
+            self.problems.append('collections: write [collections.NAME] tables, or "module:name" of a Python list')
+        if not self.collections and not self.problems:
+            self.problems.append("there is no collection; write a table [collections.NAME] (see docs/concepts.md)")
+        self.problems.extend(collections_.check_together(self.collections))
+
+    def _import_collections(self, target: str) -> None:
+        module_name, _, attribute = target.partition(":")
+        folder = str(self.folder)
+        if folder not in sys.path:  # a console script does not look beside the file
+            sys.path.insert(0, folder)
+        try:
+            found = getattr(importlib.import_module(module_name), attribute)
+        except errors.InvalidDefinition as error:
+            self.problems.extend(error.problems)
+            return
+        except (ImportError, AttributeError, ValueError) as error:
+            self.problems.append(f'collections = "{target}": {error}; write "module:name" of a list of collections')
+            return
+        for each in found if isinstance(found, list | tuple) else [found]:
+            if isinstance(each, Collection):
+                self.collections.append(each)
+            else:
+                self.problems.append(f'collections = "{target}": {each!r:.80} was not made by define_collection')
+
+    def definitions(self) -> list[Definition]:
+        """Put collections and evaluators together."""
+        found = []
+        for collection in self.collections:
+            name = self._evaluator_name(collection)
+            if name is None:
+                continue
+            evaluator = self.evaluators[name]
+            limits = evaluator.limits
+            problems = collections_.check_evaluator(
+                collection,
+                question_types=limits.question_types,
+                options_max=limits.options_max,
+                levels_max=limits.levels_max,
+                evaluator=name,
+            )
+            self.problems.extend(problems)
+            identity = evaluator.identity
+            found.append(
+                definition_of(
+                    collection,
+                    evaluator_name=name,
+                    kind=identity.kind,
+                    model=identity.model,
+                    identity=factory.fingerprint_identity(identity),
+                )
+            )
+        return found
+
+    def _evaluator_name(self, collection: Collection) -> str | None:
+        """Return the name under which the collection's evaluator is known; None, with a problem, without one."""
+        given = collection.evaluator
+        if isinstance(given, str):
+            if given in self.evaluators:
+                return given
+            if given not in self._refused:
+                known = ", ".join(sorted(self.evaluators)) or "none"
+                guess = errors.nearest(given, self.evaluators)
+                self.problems.append(
+                    f"collection '{collection.name}': evaluator '{given}' is not defined{guess}; write a table"
+                    f" [evaluators.{given}] (defined: {known})"
+                )
+            return None
+        if not isinstance(given, Evaluator):
+            self.problems.append(
+                f"collection '{collection.name}': evaluator {given!r:.80} is neither a name nor an object with the"
+                " evaluator contract (docs/evaluators.md)"
+            )
+            return None
+        name = next((known for known, evaluator in self.evaluators.items() if evaluator is given), collection.name)
+        self.evaluators.setdefault(name, given)
+        self.limits.setdefault(name, CallLimits())
+        return name
+
+
+def _limits(name: str, table: Mapping[str, Any]) -> CallLimits:
+    problems = [
+        f"evaluator '{name}': {key} is {value!r:.40}; write a number above zero"
+        for key, value in table.items()
+        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0
+    ]
+    try:
+        found = TypeAdapter(CallLimits).validate_python(table) if not problems else CallLimits()
+    except ValidationError as error:
+        problems = [f"evaluator '{name}': {each['loc'][0]}: {each['msg']}" for each in error.errors()]
+    if problems:
+        raise errors.InvalidDefinition(problems)
+    return found

@@ -1,0 +1,94 @@
+"""The composition root: settings in, an open pipeline out. The one place that knows both runtimes."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import sqlalchemy as sa
+
+from facets import errors
+from storage import definitions, opening
+from storage.engine import Store
+from streams import project as project_
+from streams.classifying import assignments, classifying
+from streams.local import SOURCE as LOCAL_SOURCE
+from streams.local import LocalWriter
+from streams.pipeline import Pipeline, Writer
+from streams.project import Project
+from streams.settings import Settings
+
+CLI_SOURCE = "facetline/cli"
+
+
+@asynccontextmanager
+async def open_pipeline(settings: Settings, *, classify: bool = False, writes: bool = True) -> AsyncIterator[Pipeline]:
+    """Open the pipeline of the runtime in force; close everything in order at the end.
+
+    `writes` False: for reading alone, so a missing configuration file is no error, and a missing store is one.
+    `classify`: run the side chain in this process and make the file's definitions the active ones; only in the local
+    runtime, since with Kafka that is the workers' part.
+
+    Raises:
+        InvalidSettings, InvalidDefinition: the file is refused.
+        NotFound: there is nothing to read yet.
+        StoreUnavailable, StoreMismatch, BrokerUnavailable: what is needed is not there.
+    """
+    project = _project(settings, needed=writes)
+    async with open_store(settings, create=writes) as store:
+        writer = await _writer(settings, store)
+        source = LOCAL_SOURCE if isinstance(writer, LocalWriter) else CLI_SOURCE
+        pipeline = Pipeline(store, writer, settings, project, source)
+        try:
+            if project is not None and writes:
+                activate = definitions.activate if classify else definitions.activate_unknown
+                await store.write(activate, project.definitions)
+            if not (classify and project is not None and isinstance(writer, LocalWriter)):
+                yield pipeline
+                return
+            async with classifying(
+                store, assignments(project), grace_s=settings.grace_s, memo_rows_max=settings.memo_rows_max
+            ) as work:
+                pipeline.work = work
+                writer.wake = work.side_chain.wake
+                yield pipeline
+        finally:
+            await pipeline.close()
+
+
+@asynccontextmanager
+async def open_store(settings: Settings, *, create: bool = True) -> AsyncIterator[Store]:
+    """Open the store of record that the settings name; `create` False refuses to make a new local one.
+
+    Raises:
+        NotFound: there is no local store yet.
+        StoreUnavailable, StoreMismatch: the store cannot be used.
+    """
+    url = sa.make_url(settings.store)
+    if settings.store_url is None:
+        if not create and not (settings.data_folder / "facetline.db").exists():
+            raise errors.NotFound(
+                f"there is no data in {settings.data_folder} yet; write or import a document first, or try"
+                " 'facetline demo'"
+            )
+        try:
+            settings.data_folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise errors.StoreUnavailable(f"the data folder {settings.data_folder} cannot be made: {error}") from error
+    store = await opening.open_store(url.render_as_string(hide_password=False))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def _project(settings: Settings, *, needed: bool) -> Project | None:
+    if not needed and not settings.config.exists():
+        return None
+    return project_.load_project(settings)
+
+
+async def _writer(settings: Settings, store: Store) -> Writer:
+    if settings.runtime == "local":
+        return LocalWriter(store)
+    from streams.kafka_writer import KafkaWriter  # aiokafka is slow to import, and the local runtime has no use for it
+
+    return KafkaWriter(settings)
