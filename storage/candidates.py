@@ -1,0 +1,120 @@
+"""Documents that a claim may take: which are due, which leases have run out, and when there will be more.
+
+Every query here begins with a collection and meets one of the two partial indexes, so a claim costs the same whatever
+else is pending: other collections, retries in the future, other processes' claims. Rows that somebody has locked are
+passed over.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from storage import engine, tables
+
+LIVE = 0
+"""The lane of written documents."""
+REINDEX = 1
+"""The lane of documents that a reindex job asks about again."""
+LANES = (LIVE, REINDEX)
+
+TAKEOVERS_MAX = 500
+"""Expired leases taken over in one transaction."""
+
+_DOCUMENTS = tables.DocumentRow.__table__  # type: ignore[attr-defined]
+_C = _DOCUMENTS.c
+# Written out: a partial index is used only when its condition stands in the query as it is.
+PENDING = _C.status == sa.literal_column("'pending'")
+_FREE = sa.and_(PENDING, _C.owner.is_(None))
+_LEASED = _C.owner.is_not(None)
+_COLUMNS = (
+    _C.uri,
+    _C.collection,
+    _C.scope,
+    _C.key,
+    _C.body_hash,
+    _C.indexed_as,
+    _C.lane,
+    _C.due_ms,
+    _C.attempt,
+    _C.tries,
+    _C.retry_wait_ms,
+    _C.retries,
+    _C.crashes,
+    _C.memo_after_ms,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A free, due document, locked by the transaction that found it."""
+
+    uri: str
+    collection: str
+    scope: str
+    key: str
+    body_hash: str
+    indexed_as: int
+    lane: int
+    due_ms: int
+    attempt: int
+    tries: int
+    retry_wait_ms: int
+    retries: int
+    crashes: int
+    memo_after_ms: int | None
+
+
+def due(
+    tx: engine.Tx, collection: str, lane: int, limit: int, *, without: Collection[tuple[str, str]]
+) -> list[Candidate]:
+    """Lock and return the documents that have been due longest, but none about a (scope, body hash) in `without`."""
+    query = (
+        sa.select(*_COLUMNS)
+        .where(_FREE, _C.collection == collection, _C.lane == lane, _C.due_ms <= tx.now_ms)
+        .order_by(_C.due_ms, _C.uri)
+        .limit(limit)
+    )
+    if without:
+        query = query.where(sa.tuple_(_C.scope, _C.body_hash).not_in(sorted(without)))
+    return [Candidate(*tuple(row)) for row in tx.execute(tx.lock_rows(query, skip_locked=True))]
+
+
+def take_over(tx: engine.Tx, collections: Iterable[str]) -> int:
+    """Free documents whose lease has run out, each recorded as a crash; return how many.
+
+    The attempt grows: whoever held the lease can no longer put it back or give it up.
+    """
+    expired = (
+        sa.select(_C.uri)
+        .where(_LEASED, PENDING, _C.lease_until_ms <= tx.now_ms, _C.collection.in_(sorted(collections)))
+        .order_by(_C.lease_until_ms)
+        .limit(TAKEOVERS_MAX)
+    )
+    uris = tx.execute(tx.lock_rows(expired, skip_locked=True)).scalars().all()
+    if uris:
+        freed = sa.update(_DOCUMENTS).where(_C.uri.in_(uris))
+        tx.execute(freed.values(owner=None, lease_until_ms=None, attempt=_C.attempt + 1, crashes=_C.crashes + 1))
+    return len(uris)
+
+
+def next_event_ms(tx: engine.Tx, collections: Sequence[str]) -> int | None:
+    """Return when the next retry is due or the next lease runs out, None when nothing is waited for."""
+    moments = [_earliest(tx, collection, lane) for collection in collections for lane in LANES]
+    leases = sa.select(sa.func.min(_C.lease_until_ms)).where(_LEASED, PENDING, _C.collection.in_(collections))
+    moments.append(tx.execute(leases).scalar_one())
+    return min((moment for moment in moments if moment is not None), default=None)
+
+
+def any_due(tx: engine.Tx, collection: str, lane: int, *, without: Collection[tuple[str, str]]) -> bool:
+    """Say whether `due` would find something if nobody had a lock."""
+    query = sa.select(_C.uri).where(_FREE, _C.collection == collection, _C.lane == lane, _C.due_ms <= tx.now_ms)
+    if without:
+        query = query.where(sa.tuple_(_C.scope, _C.body_hash).not_in(sorted(without)))
+    return tx.execute(query.limit(1)).first() is not None
+
+
+def _earliest(tx: engine.Tx, collection: str, lane: int) -> Any:
+    later = sa.select(_C.due_ms).where(_FREE, _C.collection == collection, _C.lane == lane, _C.due_ms > tx.now_ms)
+    return tx.execute(later.order_by(_C.due_ms).limit(1)).scalar_one_or_none()

@@ -1,0 +1,64 @@
+"""The feed: every document's newest state, in an order without gaps, from 0 or from anywhere.
+
+A visible change sets a row's `feed_seq` to null. Whoever reads numbers such rows first, each with a number above all
+that were ever given; the counter's row is locked for it, so a number that is higher was also committed later. A reader
+that takes `feed_seq > position` in order therefore misses nothing and never goes back. Bodies are never read here.
+"""
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from facets.documents import Record
+from storage import engine, serial, tables
+
+NUMBERED_MAX = 5_000
+"""Rows numbered in one transaction: some tens of milliseconds under the counter's lock."""
+
+_STORES = tables.StoreRow.__table__  # type: ignore[attr-defined]
+_DOCUMENTS = tables.DocumentRow.__table__  # type: ignore[attr-defined]
+_UNNUMBERED = _DOCUMENTS.c.feed_seq.is_(None)
+
+
+def number(tx: engine.Tx, limit: int = NUMBERED_MAX) -> int:
+    """Number at most `limit` changed documents; return how many. Call again until fewer than `limit` are left.
+
+    A row that somebody is changing just now is left to the next call.
+    """
+    if tx.execute(sa.select(_DOCUMENTS.c.uri).where(_UNNUMBERED).limit(1)).first() is None:
+        return 0
+    # 1. The counter's lock: nobody else numbers until this transaction has committed.
+    base = int(tx.execute(tx.lock_rows(sa.select(_STORES.c.feed_seq))).scalar_one())
+    # 2. Changed rows, without waiting for any: the counter is never held while waiting for a document.
+    changed = sa.select(_DOCUMENTS.c.uri).where(_UNNUMBERED).order_by(_DOCUMENTS.c.uri).limit(limit)
+    picked = tx.lock_rows(changed, skip_locked=True).cte("picked")
+    place = sa.func.row_number().over(order_by=picked.c.uri).label("place")
+    numbered = sa.select(picked.c.uri, place).cte("numbered")
+    given = sa.update(_DOCUMENTS).where(_DOCUMENTS.c.uri == numbered.c.uri).values(feed_seq=base + numbered.c.place)
+    count = tx.execute(given).rowcount
+    # 3. The counter itself.
+    tx.execute(sa.update(_STORES).values(feed_seq=base + count))
+    return count
+
+
+def read(tx: engine.Tx, after: int, limit: int, collection: str | None = None) -> list[Record]:
+    """Return the next records with `feed_seq > after`, in order; deleted documents are among them."""
+    query = sa.select(_DOCUMENTS).where(_DOCUMENTS.c.feed_seq > after).order_by(_DOCUMENTS.c.feed_seq).limit(limit)
+    if collection is not None:
+        query = query.where(_DOCUMENTS.c.collection == collection)
+    return [serial.record(row) for row in tx.execute(query)]
+
+
+def records(tx: engine.Tx, uris: Sequence[str]) -> list[Record]:
+    """Return the records of some documents, in feed order; one that has changed since it was numbered is left out."""
+    query = (
+        sa.select(_DOCUMENTS)
+        .where(_DOCUMENTS.c.uri.in_(uris), _DOCUMENTS.c.feed_seq.is_not(None))
+        .order_by(_DOCUMENTS.c.feed_seq)
+    )
+    return [serial.record(row) for row in tx.execute(query)]
+
+
+def end(tx: engine.Tx) -> int:
+    """Return the highest number ever given. A reader whose position is above it has read another store."""
+    return int(tx.execute(sa.select(_STORES.c.feed_seq)).scalar_one())

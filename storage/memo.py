@@ -1,0 +1,86 @@
+"""Valid answers remembered by what they are about: (scope, body hash, fingerprint). Failures are never kept.
+
+An entry's time is when its answer was asked for, not when it came: a forced reindex takes no answer that somebody asked
+for before it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from storage import batches, engine, tables
+
+_MEMO = tables.MemoRow.__table__  # type: ignore[attr-defined]
+_KEY: dict[str, batches.Kind] = {"scope": "text", "body_hash": "text", "fingerprint": "text"}
+
+
+class Key(NamedTuple):
+    """What an answer is about."""
+
+    scope: str
+    body_hash: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A remembered answer, as the JSON texts that a document's row holds."""
+
+    key: Key
+    facets: str
+    evaluation: str
+    asked_ms: int
+
+
+def get(tx: engine.Tx, keys: Iterable[Key]) -> dict[Key, Entry]:
+    """Return the entries that there are for `keys`; at most `batches.ROWS_MAX` keys are asked for at once."""
+    found: dict[Key, Entry] = {}
+    for chunk in batches.chunks(sorted(set(keys))):
+        asked = batches.table(tx, "asked", _KEY, [key._asdict() for key in chunk])
+        same = sa.and_(*(_MEMO.c[part] == asked.c[part] for part in _KEY))
+        for row in tx.execute(sa.select(_MEMO).select_from(asked.join(_MEMO, same))):
+            key = Key(row.scope, row.body_hash, row.fingerprint)
+            found[key] = Entry(key, row.facets, row.evaluation, row.created_ms)
+    return found
+
+
+def put(tx: engine.Tx, entries: Iterable[Entry]) -> None:
+    """Remember answers. Of two for one key the one asked for later stays."""
+    latest: dict[Key, Entry] = {}
+    for entry in sorted(entries, key=lambda each: each.asked_ms):
+        latest[entry.key] = entry
+    if not latest:
+        return
+    insert = sqlite.insert(_MEMO) if tx.dialect == "sqlite" else postgresql.insert(_MEMO)
+    upsert = insert.on_conflict_do_update(
+        index_elements=list(_KEY),
+        set_={column: insert.excluded[column] for column in ("facets", "evaluation", "created_ms")},
+        where=insert.excluded.created_ms >= _MEMO.c.created_ms,
+    )
+    # Sorted: two writers that remember the same keys take their locks in one order.
+    tx.execute(upsert, [_row(latest[key]) for key in sorted(latest)])
+
+
+def prune(tx: engine.Tx, rows_max: int, limit: int) -> int:
+    """Forget the oldest entries beyond `rows_max`, at most `limit` in one transaction; return how many."""
+    surplus = int(tx.execute(sa.select(sa.func.count()).select_from(_MEMO)).scalar_one()) - rows_max
+    if surplus <= 0:
+        return 0
+    oldest = tx.lock_rows(
+        sa.select(*(_MEMO.c[part] for part in _KEY)).order_by(_MEMO.c.created_ms).limit(min(surplus, limit)),
+        skip_locked=True,
+    )
+    keys = [Key(*tuple(row)) for row in tx.execute(oldest)]
+    for chunk in batches.chunks(keys):
+        gone = batches.table(tx, "gone", _KEY, [key._asdict() for key in chunk])
+        same = sa.and_(*(_MEMO.c[part] == gone.c[part] for part in _KEY))
+        tx.execute(sa.delete(_MEMO).where(sa.exists().where(same)))
+    return len(keys)
+
+
+def _row(entry: Entry) -> dict[str, object]:
+    key = entry.key._asdict()
+    return {**key, "facets": entry.facets, "evaluation": entry.evaluation, "created_ms": entry.asked_ms}
