@@ -162,6 +162,30 @@ def is_passing(error: exc.DBAPIError) -> bool:
     return state[:2] in {"08", "40", "53"} or state in {"55P03", "57P01", "57P02", "57P03"}
 
 
+def is_race(error: Exception) -> bool:
+    """Say whether another transaction made the same row first; what is read anew now shows it."""
+    return getattr(getattr(error, "orig", None), "sqlstate", None) == "23505"
+
+
+def is_data_error(error: Exception) -> bool:
+    """Say whether the database or its driver refused the values themselves, and would refuse them again.
+
+    Everything else (a full disk, a damaged file, a bug in a statement) blames no row.
+    """
+    if isinstance(error, UnicodeError | OverflowError):  # the driver could not even encode them
+        return True
+    if isinstance(error, exc.DataError | exc.IntegrityError):
+        return not is_passing(error)
+    # 22 data exception, 23 integrity, 54 program limit exceeded (an index entry too long)
+    state = getattr(getattr(error, "orig", None), "sqlstate", None) or ""
+    return state[:2] in {"22", "23", "54"}
+
+
+def shown(url: str) -> str:
+    """Return a store's URL without its password."""
+    return sa.make_url(url).render_as_string(hide_password=True)
+
+
 def make_engine(url: str) -> Engine:
     """Make the engine for a SQLAlchemy URL: `sqlite:///path` or `postgresql+psycopg://…`."""
     parsed = sa.make_url(url)

@@ -7,7 +7,7 @@ the whole file (a missing column) does. Numbers of lines count from 1.
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal
 
@@ -211,15 +211,3 @@ def _number(text: str, make: type[int] | type[float], kind: str) -> int | float:
         return make(text)
     except ValueError:
         raise ValueError(f"{text[:40]!r} is not of type {kind}") from None
-
-
-def chunks(rows: Iterable[Row | Refusal], size: int) -> Iterator[list[Row | Refusal]]:
-    """Return the rows in lists of at most `size`."""
-    chunk: list[Row | Refusal] = []
-    for row in rows:
-        chunk.append(row)
-        if len(chunk) >= size:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk

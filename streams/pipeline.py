@@ -8,9 +8,9 @@ import asyncio
 import dataclasses
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from facets import documents, errors, tokens
 from facets.definitions import Definition, Definitions
@@ -28,6 +28,7 @@ from streams.settings import Settings
 if TYPE_CHECKING:
     from streams.classifying import Classifying
 
+T = TypeVar("T")
 Wait = Literal["none", "applied", "answered"]
 POLL_FIRST_S = 0.01
 POLL_MOST_S = 0.5
@@ -40,6 +41,16 @@ class Sent:
     message: wire.Message
     event: events.Event
     deadline_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewDocument:
+    """A document to write; a body or state that is None stays as it is. `event_id` is new within its source."""
+
+    uri: str
+    body: str | None
+    state: dict[str, Any] | None
+    event_id: str
 
 
 class Writer(Protocol):
@@ -132,19 +143,19 @@ class Pipeline:
         return await self._send_one(judged(message, await self.definitions(), deadline_ms), wait, timeout_s)
 
     async def write_many(
-        self, active: Definitions, rows: Sequence[tuple[str, str | None, dict[str, Any] | None]], *, source: str
+        self, active: Definitions, rows: Sequence[NewDocument], *, source: str
     ) -> list[events.Outcome | errors.InvalidEvent | None]:
-        """Write (uri, body, state) rows in one go; equal ones to what is stored are left alone.
+        """Write documents in one go; those that are stored just so are left alone.
 
-        Returns one result a row: its outcome, its refusal, or None where a worker will apply it.
+        Returns one result each: its outcome, its refusal, or None where a worker will apply it.
         """
         results: list[events.Outcome | errors.InvalidEvent | None] = [None] * len(rows)
         sent: list[Sent] = []
         places: list[int] = []
-        for place, (uri, body, state) in enumerate(rows):
+        for place, row in enumerate(rows):
             try:
-                headers = Headers(source, new_id(), unless_equal=True)
-                sent.append(sent_write(active, uri, body, state, headers))
+                headers = Headers(source, row.event_id, unless_equal=True)
+                sent.append(sent_write(active, row.uri, row.body, row.state, headers))
                 places.append(place)
             except errors.InvalidEvent as refused:
                 results[place] = refused
@@ -197,15 +208,13 @@ class Pipeline:
 
     async def _settled(self, uri: str, indexed_as: int, wait: Wait, ends: float) -> Document | None:
         """Return the document when `indexed_as` is settled or passed, or as it is by `ends`."""
-        latest: list[Document | None] = [None]
+        if wait == "answered":
 
-        async def look() -> Document | None:
-            latest[0] = found = await self.store.read(documents_.get, uri)
-            settled = found is None or found.indexed_as != indexed_as or found.status is not Status.PENDING
-            return found if settled or wait != "answered" else None
+            async def look() -> Document | None:
+                return await self.store.read(documents_.settled, uri, indexed_as)
 
-        await poll(look, ends)
-        return latest[0]
+            await poll(look, ends)
+        return await self.store.read(documents_.get, uri)
 
     async def get(self, uri: str) -> dict[str, Any]:
         """Return a document whole.
@@ -308,7 +317,7 @@ def _shown(document: Document) -> dict[str, Any]:
     return document.model_dump(mode="json", include={"version", "revision", "indexed_as", "status", "facets", "reason"})
 
 
-async def poll(look: Any, ends: float) -> Any:
+async def poll(look: Callable[[], Awaitable[T | None]], ends: float) -> T | None:
     """Call `look` until it returns something, ever less often, and return that; None after `ends`."""
     pause_s = POLL_FIRST_S
     while True:

@@ -3,8 +3,6 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import sqlalchemy as sa
-
 from facets import errors
 from storage import definitions, opening
 from storage.engine import Store
@@ -62,7 +60,6 @@ async def open_store(settings: Settings, *, create: bool = True) -> AsyncIterato
         NotFound: there is no local store yet.
         StoreUnavailable, StoreMismatch: the store cannot be used.
     """
-    url = sa.make_url(settings.store)
     if settings.store_url is None:
         if not create and not (settings.data_folder / "facetline.db").exists():
             raise errors.NotFound(
@@ -73,7 +70,7 @@ async def open_store(settings: Settings, *, create: bool = True) -> AsyncIterato
             settings.data_folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise errors.StoreUnavailable(f"the data folder {settings.data_folder} cannot be made: {error}") from error
-    store = await opening.open_store(url.render_as_string(hide_password=False))
+    store = await opening.open_store(settings.store)
     try:
         yield store
     finally:

@@ -1,0 +1,252 @@
+"""`write`, `get`, `delete`, `search`: one document, or a question about all of them."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from facets.documents import BODY_BYTES_MAX
+from streams.cli import options, output, running
+
+Wait = Literal["none", "applied", "answered"]
+WaitOption = Annotated[Wait, typer.Option("--wait", help="What to wait for: nothing, the write, or its answers.")]
+Timeout = Annotated[str, typer.Option("--timeout", help="How long to wait, such as 500ms, 60s or 5m.")]
+UriArgument = Annotated[str, typer.Argument(metavar="URI", help="Such as tickets/t1, or @alice/tickets/t1.")]
+Id = Annotated[str | None, typer.Option("--id", help="Id of this event; the same id again is no second write.")]
+
+
+def write(  # a command's parameters are its options
+    uri: UriArgument,
+    source: Annotated[str | None, typer.Argument(metavar="[-]", help="'-' reads the body from standard input.")] = None,
+    body: Annotated[str | None, typer.Option("--body", help="The text.")] = None,
+    file: Annotated[Path | None, typer.Option("--file", help="A file that holds the text.")] = None,
+    state: Annotated[str | None, typer.Option("--state", help='Your own fields as JSON: {"title": "…"}')] = None,
+    id_: Id = None,
+    wait: WaitOption = "answered",
+    timeout: Timeout = "60s",
+    json_: options.Json = False,
+    config: options.Config = None,
+    folder: options.Folder = None,
+) -> None:
+    """Write a document; its facets are cleared at once and asked for anew."""
+    timeout_s = seconds(timeout)
+    given = _body(source, body, file)
+    fields = _state(state)
+    if given is None and fields is None:
+        raise typer.BadParameter("give a body (--body, --file or -) or --state")
+
+    async def work() -> int | None:
+        from streams import wiring
+
+        settings = options.settings(config, folder)
+        async with wiring.open_pipeline(settings, classify=wait == "answered") as pipeline:
+            reply = await pipeline.write(uri, body=given, state=fields, event_id=id_, wait=wait, timeout_s=timeout_s)
+        _show(reply, json_=json_)
+        return None
+
+    running.run(work, again="what was written stays; the next write, import or reindex goes on with its answers")
+
+
+def delete(
+    uri: UriArgument,
+    id_: Id = None,
+    wait: WaitOption = "applied",
+    timeout: Timeout = "60s",
+    json_: options.Json = False,
+    config: options.Config = None,
+    folder: options.Folder = None,
+) -> None:
+    """Delete a document: body, state and facets go, its uri keeps counting."""
+    timeout_s = seconds(timeout)
+
+    async def work() -> int | None:
+        from streams import wiring
+
+        async with wiring.open_pipeline(options.settings(config, folder)) as pipeline:
+            reply = await pipeline.delete(uri, event_id=id_, wait=wait, timeout_s=timeout_s)
+        _show(reply, json_=json_)
+        return None
+
+    running.run(work)
+
+
+def get(
+    uri: UriArgument, json_: options.Json = False, config: options.Config = None, folder: options.Folder = None
+) -> None:
+    """Show a document: body, state, answers, and when and by which model they were given."""
+
+    async def work() -> int | None:
+        from streams import wiring
+
+        async with wiring.open_pipeline(options.settings(config, folder), writes=False) as pipeline:
+            found = await pipeline.get(uri)
+        if json_:
+            output.result(found)
+        else:
+            _show_document(found)
+        return None
+
+    running.run(work)
+
+
+def search(  # a command's parameters are its options
+    collection: Annotated[str, typer.Argument(metavar="COLLECTION")],
+    chosen: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[QUESTION=VALUE]…", help="topic=billing; one question twice: either; __missing__ too."),
+    ] = None,
+    min_confidence: Annotated[float | None, typer.Option("--min-confidence", help="0 to 1, inclusive.")] = None,
+    filter_: options.Filter = None,
+    scope: options.Scope = None,
+    sort: Annotated[
+        str | None, typer.Option("--sort", help="Columns, '-' for descending: -severity,doc_written_at")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", help="Hits on a page.")] = 20,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="Go on where the page before ended.")] = None,
+    counts: Annotated[str | None, typer.Option("--counts", help="Questions to count, with commas.")] = None,
+    json_: options.Json = False,
+    config: options.Config = None,
+    folder: options.Folder = None,
+) -> None:
+    """Find documents by their answers. No model runs."""
+    facets = _chosen(chosen or [])
+
+    async def work() -> int | None:
+        from streams import wiring
+
+        async with wiring.open_pipeline(options.settings(config, folder), writes=False) as pipeline:
+            for warning in await pipeline.warnings(collection):
+                output.note(f"warning: {warning}")
+            reply = await pipeline.search(
+                collection,
+                facets,
+                min_confidence=min_confidence,
+                filter=filter_,
+                scope=scope,
+                sort=sort or "",
+                limit=limit,
+                cursor=cursor,
+                counts=counts or "",
+            )
+        if json_:
+            output.result(reply)
+        else:
+            _show_hits(reply)
+        return None
+
+    running.run(work)
+
+
+def seconds(text: str) -> float:
+    """Return a span of time such as 500ms, 60s, 5m or 60 in seconds."""
+    units = {"ms": 0.001, "s": 1.0, "m": 60.0}
+    for unit in ("ms", "s", "m"):
+        if text.endswith(unit):
+            number, factor = text[: -len(unit)], units[unit]
+            break
+    else:
+        number, factor = text, 1.0
+    try:
+        span = float(number) * factor
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no time; write it like 500ms, 60s or 5m") from None
+    if not 0 <= span <= 86_400:  # noqa: PLR2004 (a day)
+        raise typer.BadParameter(f"{text!r} is not between 0 and a day")
+    return span
+
+
+def _body(source: str | None, body: str | None, file: Path | None) -> str | None:
+    if source not in {None, "-"}:
+        raise typer.BadParameter(f"{source!r} is no body; use --body TEXT, --file PATH, or - for standard input")
+    if sum(given is not None for given in (source, body, file)) > 1:
+        raise typer.BadParameter("give the body once: --body, --file or -")
+    if body is not None:
+        return body
+    try:
+        if file is not None:
+            with file.open("rb") as opened:
+                raw = opened.read(BODY_BYTES_MAX + 1)
+        elif source is not None:
+            raw = sys.stdin.buffer.read(BODY_BYTES_MAX + 1)
+        else:
+            return None
+        return raw.decode("utf-8", "strict" if len(raw) <= BODY_BYTES_MAX else "replace")
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"the body is not UTF-8: {error}") from error
+
+
+def _state(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        state = json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--state is not JSON: {error}") from error
+    if not isinstance(state, dict):
+        raise typer.BadParameter('--state is not an object; write {"title": "…"}')
+    return state
+
+
+def _chosen(pairs: list[str]) -> dict[str, list[str]]:
+    facets: dict[str, list[str]] = {}
+    for pair in pairs:
+        question, equals, value = pair.partition("=")
+        if not equals or not question:
+            raise typer.BadParameter(f"{pair!r} is not QUESTION=VALUE, such as topic=billing")
+        facets.setdefault(question, []).append(value)
+    return facets
+
+
+def _show(reply: dict[str, Any], *, json_: bool) -> None:
+    if json_:
+        output.result(reply)
+        return
+    if "status" not in reply:
+        output.text(f"{reply['uri']}  sent as event {reply['event_id']}, not applied yet")
+        return
+    version = f"  version {reply['version']}" if "version" in reply else ""
+    reason = f" ({reply['reason']})" if reply.get("reason") else ""
+    output.text(f"{reply['uri']}{version}  {reply['status']}{reason}  {output.answers(reply.get('facets'))}".rstrip())
+
+
+def _show_document(found: dict[str, Any]) -> None:
+    reason = f" ({found['reason']}: {found['reason_message']})" if found["reason"] else ""
+    rows = [("uri", found["uri"]), ("status", found["status"] + reason), ("answers", output.answers(found["facets"]))]
+    evaluation = found["evaluation"]
+    if evaluation:
+        cached = ", remembered from an equal body" if evaluation["cached"] else ""
+        source = evaluation["confidence_source"]
+        rows.append(("asked", f"{evaluation['classified_at']} by {evaluation['model']}{cached}"))
+        rows.append(("confidence", source or "none given"))
+        rows.extend(("note", f"{name}: {value}") for name, value in (evaluation["notes"] or {}).items())
+    rows.append(("state", json.dumps(found["state"], ensure_ascii=False) if found["state"] else ""))
+    numbers = (f"{name} {found[name]}" for name in ("version", "revision", "indexed_as"))
+    rows.append(("numbers", "  ".join(numbers)))
+    calls = found["calls"]
+    rows.append(("calls", f"{calls['made']} made, {calls['retries']} retries, {calls['crashes']} crashes"))
+    output.table([(f"{name}:", value) for name, value in rows if value])
+    output.text()
+    output.text(found["body"] or "")
+
+
+def _show_hits(reply: dict[str, Any]) -> None:
+    output.table(
+        (
+            hit["uri"],
+            output.answers(hit["facets"]) or f"({hit['status']})",
+            json.dumps(hit["state"], ensure_ascii=False) if hit["state"] else "",
+        )
+        for hit in reply["hits"]
+    )
+    for facet in reply["facets"]:
+        buckets = "  ".join(f"{bucket['value']} {bucket['count']}" for bucket in facet["buckets"])
+        output.text(f"{facet['name']}: {buckets}  (missing {facet['missing']['count']})")
+    pending = reply["as_of"]["pending"]
+    waiting = f", {pending} still pending" if pending else ""
+    output.note(f"{reply['total']} found{waiting}, {reply['took_ms']:.1f} ms")
+    if reply["next_cursor"]:
+        output.note(f"more: --cursor {reply['next_cursor']}")

@@ -1,0 +1,222 @@
+"""`import`: a file of documents, however large; it may be interrupted and run again, and pays for nothing twice."""
+
+import asyncio
+import sys
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
+
+import typer
+
+from streams.cli import documents, options, output, running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from facets.definitions import Definition
+    from streams.imports import Refusal, Row
+    from streams.pipeline import Pipeline
+
+CHUNK = 500
+"""Documents of one transaction, or of one round to Kafka; 500 of the largest are still 256 MB."""
+CHUNK_BYTES_MAX = 16 * 1024 * 1024
+REFUSED_SHOWN_MAX = 20
+REFUSED_KEPT_MAX = 100_000
+"""Refusals listed in the result; beyond that the file as a whole is not what was meant, and only counted."""
+AGAIN = "run the same command again to go on; what is written is not asked about twice"
+
+
+def import_(  # a command's parameters are its options
+    file: Annotated[str, typer.Argument(metavar="FILE|-", help="NDJSON or CSV; '-' reads standard input.")],
+    collection: Annotated[str, typer.Option("--collection", help="Where the documents go.")],
+    format_: Annotated[Literal["ndjson", "csv"] | None, typer.Option("--format", help="Default: by the name.")] = None,
+    key_column: Annotated[str | None, typer.Option("--key-column", help="CSV column that holds the key.")] = None,
+    key_row: Annotated[bool, typer.Option("--key-row", help="The number of the CSV row is the key.")] = False,
+    body_column: Annotated[str, typer.Option("--body-column", help="CSV column that holds the text.")] = "body",
+    ignore_columns: Annotated[str | None, typer.Option("--ignore-columns", help="CSV columns to leave out.")] = None,
+    scope: Annotated[str | None, typer.Option("--scope", help="Write the keys under this scope.")] = None,
+    wait: documents.WaitOption = "answered",
+    json_: options.Json = False,
+    config: options.Config = None,
+    folder: options.Folder = None,
+) -> None:
+    """Write every line of a file as a document: {"key" or "uri", "body", "state"}, or a CSV row."""
+    from streams import imports
+
+    kind = format_ or imports.guess_format(file)
+    if kind == "csv" and (key_column is None) == (not key_row):
+        raise typer.BadParameter("a CSV file needs either --key-column NAME or --key-row")
+    ignored = frozenset(name.strip() for name in (ignore_columns or "").split(",") if name.strip())
+
+    async def work() -> int | None:
+        from facets import states
+        from streams import wiring
+
+        settings = options.settings(config, folder)
+        async with wiring.open_pipeline(settings, classify=wait == "answered") as pipeline:
+            definition = await pipeline.definition(collection)
+            types = states.column_types(definition.state_schema)
+            columns = imports.Columns(body_column, key_column, ignored, types)
+            job = _Import(pipeline, definition, scope)
+            with _opened(file) as opened:
+                rows = imports.read_csv(opened, columns) if kind == "csv" else imports.read_ndjson(opened)
+                await job.write(rows)
+            await job.wait(wait)
+        job.show(json_=json_)
+        return None
+
+    running.run(work, again=AGAIN)
+
+
+class _Import:
+    """One run: what was sent, and what became of it."""
+
+    def __init__(self, pipeline: "Pipeline", definition: "Definition", scope: str | None) -> None:
+        self._pipeline = pipeline
+        self._definition = definition
+        self._scope = scope
+        self._source = f"facetline/import/{uuid.uuid4()}"
+        self.sent = 0
+        self.written = 0
+        self.unchanged = 0
+        self.refused: list[dict[str, Any]] = []
+        self.refused_count = 0
+
+    async def write(self, rows: "Iterator[Row | Refusal]") -> None:
+        """Write all rows, in order."""
+        from streams.imports import Refusal
+
+        active = await self._pipeline.definitions()
+        with output.Progress("written", None) as progress:
+            async for chunk in _chunks(rows):
+                refusals = [row for row in chunk if isinstance(row, Refusal)]
+                good = [row for row in chunk if not isinstance(row, Refusal)]
+                for refusal in refusals:
+                    self._refuse(refusal.line, refusal.reason)
+                results = await self._pipeline.write_many(
+                    active, [self._document(row) for row in good], source=self._source
+                )
+                for row, result in zip(good, results, strict=True):
+                    self._count(row.line, result)
+                progress.at(self.sent + self.refused_count)
+
+    def _document(self, row: "Row") -> Any:
+        from streams.pipeline import NewDocument
+
+        uri = row.uri
+        if uri is None:
+            scope = f"@{self._scope}/" if self._scope else ""
+            uri = f"{scope}{self._definition.pattern.rstrip('*')}{row.key}"
+        return NewDocument(uri, row.body, row.state, str(row.line))
+
+    def _count(self, line: int, result: Any) -> None:
+        from facets.errors import InvalidEvent
+
+        if isinstance(result, InvalidEvent):
+            self._refuse(line, f"{result.reason}: {result.message}")
+            return
+        self.sent += 1
+        if result is not None:
+            self.written += result.outcome == "applied"
+            self.unchanged += result.outcome == "unchanged"
+
+    def _refuse(self, line: int, reason: str) -> None:
+        self.refused_count += 1
+        if len(self.refused) < REFUSED_KEPT_MAX:
+            self.refused.append({"line": line, "reason": reason})
+
+    async def wait(self, wait: documents.Wait) -> None:
+        """Wait until workers have applied what was sent, and until it is answered."""
+        applied = self.written + self.unchanged
+        if applied < self.sent and wait != "none":
+            await self._wait_applied()
+        if wait == "answered":
+            await wait_answered(self._pipeline, self._definition.name)
+
+    async def _wait_applied(self) -> None:
+        from storage import outcomes
+
+        with output.Progress("applied", self.sent) as progress:
+            while True:
+                tally = await self._pipeline.store.read(outcomes.tally, self._source)
+                progress.at(sum(tally.values()))
+                if sum(tally.values()) >= self.sent:
+                    break
+                await asyncio.sleep(0.2)
+        self.written, self.unchanged = tally.get("applied", 0), tally.get("unchanged", 0)
+        after = ""
+        while page := await self._pipeline.store.read(outcomes.rejected, self._source, after=after):
+            for each in page:
+                self._refuse(int(each.id), f"{each.reason}: {each.message}")
+            after = page[-1].id
+
+    def show(self, *, json_: bool) -> None:
+        """Say what became of the file."""
+        self.refused.sort(key=lambda refusal: int(refusal["line"]))
+        if json_:
+            output.result({"written": self.written, "unchanged": self.unchanged, "refused": self.refused})
+            return
+        for refusal in self.refused[:REFUSED_SHOWN_MAX]:
+            output.note(f"line {refusal['line']} refused, {refusal['reason']}")
+        if self.refused_count > REFUSED_SHOWN_MAX:
+            output.note(f"… and {self.refused_count - REFUSED_SHOWN_MAX} more refused; --json lists them")
+        output.text(f"{self.written} written, {self.unchanged} unchanged, {self.refused_count} refused")
+
+
+async def wait_answered(pipeline: "Pipeline", collection: str) -> None:
+    """Show answers coming in until nothing of a collection waits for one.
+
+    Raises:
+        EvaluatorMisconfigured, EvaluatorUnavailable: the evaluator does not answer; documents stay pending.
+    """
+    from storage import queue
+
+    waiting = (await pipeline.store.read(queue.pending, [collection])).total
+    most = waiting
+    with output.Progress("answered", most) as progress:
+        while waiting:
+            _give_up_when_broken(pipeline, waiting)
+            await asyncio.sleep(0.1)
+            waiting = (await pipeline.store.read(queue.pending, [collection])).total
+            most = max(most, waiting)
+            progress.at(most - waiting, most)
+
+
+def _give_up_when_broken(pipeline: "Pipeline", waiting: int) -> None:
+    from facets import errors
+
+    if pipeline.work is None:
+        return
+    stats = pipeline.work.side_chain.stats
+    for evaluator, state in stats.breakers.items():
+        if state != "closed":
+            raise errors.EvaluatorUnavailable(
+                f"evaluator '{evaluator}' does not answer; {waiting} documents stay pending, and the next write,"
+                " import or reindex goes on with them"
+            )
+
+
+async def _chunks(rows: "Iterator[Row | Refusal]") -> "AsyncIterator[list[Row | Refusal]]":
+    """Read ahead one bounded chunk at a time, away from the event loop."""
+
+    def take() -> "list[Row | Refusal]":
+        chunk: list[Row | Refusal] = []
+        size = 0
+        for row in rows:
+            chunk.append(row)
+            size += len(getattr(row, "body", None) or "")
+            if len(chunk) >= CHUNK or size >= CHUNK_BYTES_MAX:
+                break
+        return chunk
+
+    while chunk := await asyncio.to_thread(take):
+        yield chunk
+
+
+def _opened(file: str) -> BinaryIO:
+    if file == "-":
+        return sys.stdin.buffer
+    try:
+        return Path(file).open("rb")
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error.strerror}") from error

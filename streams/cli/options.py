@@ -1,0 +1,31 @@
+"""Options that several commands share, and the settings they lead to."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streams.settings import Settings, load_settings
+
+Config = Annotated[
+    Path | None, typer.Option("--config", help="File with collections and evaluators.", show_default=False)
+]
+Folder = Annotated[Path | None, typer.Option("--folder", help="Data folder of the local runtime.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
+Scope = Annotated[str | None, typer.Option("--scope", help="Only this scope of a scoped collection.")]
+Filter = Annotated[
+    str | None, typer.Option("--filter", help='CQL2 text, such as "severity >= 1 AND state_title IS NULL".')
+]
+
+
+def settings(config: Path | None, folder: Path | None) -> Settings:
+    """Return the settings in force and set up logging by them.
+
+    Raises:
+        InvalidSettings: naming the setting and where it can be set.
+    """
+    from streams import logs  # structlog, only once a command really runs
+
+    found = load_settings(config=config, data_folder=folder)
+    logs.configure(found.log_level, found.log_format)
+    return found

@@ -1,0 +1,200 @@
+"""`init`, `collections`, `doctor`, `config`: the configuration file, what is active, and whether all is well."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streams.cli import options, output, running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from streams.settings import Settings
+
+collections_app = typer.Typer(
+    help="Check the collections of the file, or make them the active ones.", no_args_is_help=True
+)
+
+
+def init(
+    config: options.Config = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+) -> None:
+    """Write a facetline.toml to start from: one collection, answered by the embedded model."""
+    from importlib import resources
+
+    from streams.settings import CONFIG_NAME
+
+    path = config or Path(CONFIG_NAME)
+    if path.exists() and not force:
+        output.error(f"{path} is there already; pass --force to replace it")
+        raise typer.Exit(running.FAILED)
+    sample = resources.files("streams").joinpath("samples/facetline.toml").read_text(encoding="utf-8")
+    try:
+        path.write_text(sample, encoding="utf-8")
+    except OSError as error:
+        output.error(f"{path} cannot be written: {error.strerror}")
+        raise typer.Exit(running.FAILED) from None
+    output.text(f"{path} written. Next: facetline write tickets/t1 --body 'I was charged twice'")
+
+
+@collections_app.command("check")
+def check(json_: options.Json = False, config: options.Config = None, folder: options.Folder = None) -> None:
+    """Check the file: every problem is named, with its mend."""
+
+    async def work() -> int | None:
+        from streams import project as project_
+
+        project = project_.load_project(options.settings(config, folder))
+        for warning in project.warnings:
+            output.note(f"warning: {warning}")
+        for definition in project.definitions:
+            if json_:
+                output.result(definition.model_dump(mode="json"))
+            else:
+                questions = ", ".join(f"{name} ({each.type})" for name, each in definition.questions.items())
+                output.text(f"{definition.name}  {definition.pattern}  {definition.kind}  {questions}")
+        await project.close()
+        return None
+
+    running.run(work)
+
+
+@collections_app.command("apply")
+def apply(json_: options.Json = False, config: options.Config = None, folder: options.Folder = None) -> None:
+    """Make the file's definitions the active ones: workers, API and views go by them from now on."""
+
+    async def work() -> int | None:
+        from storage import definitions
+        from streams import project as project_
+        from streams import wiring
+
+        settings = options.settings(config, folder)
+        project = project_.load_project(settings)
+        for warning in project.warnings:
+            output.note(f"warning: {warning}")
+        async with wiring.open_store(settings) as store:
+            activated = await store.write(definitions.activate, project.definitions)
+        await project.close()
+        for definition in project.definitions:
+            changed = definition.name in activated.names
+            if json_:
+                output.result(
+                    {"collection": definition.name, "changed": changed, "fingerprint": definition.fingerprint}
+                )
+            else:
+                output.text(f"{definition.name}  {'activated' if changed else 'was active already'}")
+        if activated.names and not json_:
+            output.note("documents answered under another fingerprint are outdated: facetline reindex NAME --outdated")
+        return None
+
+    running.run(work)
+
+
+def config_(json_: options.Json = False, config: options.Config = None, folder: options.Folder = None) -> None:
+    """Print the settings in force, secrets masked."""
+
+    async def work() -> int | None:
+        from storage import engine
+
+        settings = options.settings(config, folder)
+        shown: dict[str, Any] = settings.model_dump(mode="json")
+        shown["store_url"] = engine.shown(settings.store)
+        shown["runtime"] = settings.runtime
+        if json_:
+            output.result(shown)
+        else:
+            output.table(_flat(shown))
+        return None
+
+    running.run(work)
+
+
+def _flat(values: dict[str, Any], before: str = "") -> list[tuple[str, str]]:
+    rows = []
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            rows.extend(_flat(value, f"{before}{name}."))
+        else:
+            rows.append((before + name, "" if value is None else str(value)))
+    return rows
+
+
+def doctor(json_: options.Json = False, config: options.Config = None, folder: options.Folder = None) -> None:
+    """Check everything that a run needs: file, store, evaluators, and Kafka where it is used."""
+
+    async def work() -> int | None:
+        settings = options.settings(config, folder)
+        checks: list[tuple[str, Callable[[Settings], Coroutine[Any, Any, str]]]] = [
+            ("collections", _check_project),
+            ("store", _check_store),
+            ("evaluators", _check_evaluators),
+        ]
+        if settings.runtime == "kafka":
+            checks.append(("topics", _check_topics))
+        results = [await _checked(name, check, settings) for name, check in checks]
+        if json_:
+            for result in results:
+                output.result(result)
+        else:
+            output.table((f"{'ok' if each['ok'] else 'FAILED'}", each["check"], each["detail"]) for each in results)
+        return None if all(each["ok"] for each in results) else running.FAILED
+
+    running.run(work)
+
+
+async def _checked(
+    name: str, check_: "Callable[[Settings], Coroutine[Any, Any, str]]", settings: "Settings"
+) -> dict[str, Any]:
+    from facets import errors
+
+    try:
+        return {"check": name, "ok": True, "detail": await check_(settings)}
+    except errors.PipelineError as error:
+        return {"check": name, "ok": False, "detail": error.message}
+
+
+async def _check_project(settings: "Settings") -> str:
+    from streams import project as project_
+
+    project = project_.load_project(settings)
+    await project.close()
+    named = ", ".join(each.name for each in project.definitions)
+    return f"{settings.config}: {named}" + "".join(f"; warning: {warning}" for warning in project.warnings)
+
+
+async def _check_store(settings: "Settings") -> str:
+    from storage import documents, engine
+    from streams import wiring
+
+    async with wiring.open_store(settings) as store:
+        counts = await store.read(documents.counts)
+    total = sum(sum(by_status.values()) for by_status in counts.values())
+    shown = engine.shown(settings.store)
+    return f"{shown}: {total} documents"
+
+
+async def _check_evaluators(settings: "Settings") -> str:
+    """Ask every evaluator that costs nothing one small question."""
+    from streams import project as project_
+
+    project = project_.load_project(settings)
+    said = []
+    for definition in project.definitions:
+        if definition.kind == "embedded":
+            evaluator = project.evaluators[definition.evaluator]
+            evaluated = await evaluator.evaluate("hello", definition.questions, key="doctor", deadline_s=60)
+            said.append(f"{definition.evaluator} answers ({evaluated.model})")
+        else:
+            said.append(f"{definition.evaluator} is {definition.kind}, not asked")
+    await project.close()
+    return "; ".join(sorted(set(said)))
+
+
+async def _check_topics(settings: "Settings") -> str:
+    from streams import topics, wiring
+
+    async with wiring.open_store(settings) as store:
+        found = await topics.check_topics(settings.kafka, store)
+    return "; ".join(f"{name} has {partitions} partitions" for name, partitions in found.items())

@@ -1,0 +1,46 @@
+"""Running one command: its event loop, its signals, and how each failure ends it.
+
+Exit codes: 0 done, 1 failed or refused, 2 usage (also an unknown collection, facet, value or column), 130 interrupted.
+"""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import typer
+
+from facets import errors
+from streams.cli import output
+
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
+
+
+def run(work: Callable[[], Coroutine[Any, Any, int | None]], *, again: str | None = None) -> None:
+    """Run a command to its end and leave the process with its exit code; `again` says how to go on after Ctrl-C."""
+    try:
+        code = asyncio.run(_guarded(work))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        output.error("interrupted" + (f"; {again}" if again else ""))
+        raise typer.Exit(INTERRUPTED) from None
+    except errors.InvalidQuery as error:
+        output.error(error.message)
+        raise typer.Exit(USAGE) from None
+    except errors.InvalidEvent as error:
+        output.error(f"refused, {error.reason}: {error.message}")
+        raise typer.Exit(FAILED) from None
+    except errors.PipelineError as error:
+        output.error(error.message)
+        raise typer.Exit(FAILED) from None
+    if code:
+        raise typer.Exit(code)
+
+
+async def _guarded(work: Callable[[], Coroutine[Any, Any, int | None]]) -> int | None:
+    """Take a SIGTERM like a Ctrl-C: the work is cancelled, drains and leaves nothing claimed."""
+    task = asyncio.current_task()
+    if task is not None:
+        with contextlib.suppress(NotImplementedError):  # no such signals on this platform
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await work()

@@ -1,0 +1,30 @@
+"""Logging, configured by the command line alone: text on a terminal, JSON lines otherwise, always on standard error."""
+
+import logging
+import sys
+
+import structlog
+
+
+def configure(level: str, style: str) -> None:
+    """Set up logging for this process; `style` is auto, text or json."""
+    least = getattr(logging, level.upper())
+    readable = style == "text" or (style == "auto" and sys.stderr.isatty())
+    renderer: structlog.typing.Processor = (
+        structlog.dev.ConsoleRenderer() if readable else structlog.processors.JSONRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(least),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    logging.basicConfig(
+        level=max(least, logging.WARNING), stream=sys.stderr, format="%(levelname)s %(name)s %(message)s"
+    )
