@@ -164,6 +164,10 @@ class Pipeline:
             results[place] = _refusal(outcome) or outcome
         return results
 
+    async def append(self, sent: Sequence[Sent]) -> Sequence[events.Outcome] | None:
+        """Append judged events to the log as they are; the outcomes, or None where a worker will apply them."""
+        return await self._writer.append(sent)
+
     async def _send_one(self, sent: Sent, wait: Wait, timeout_s: float) -> dict[str, Any]:
         ends = time.monotonic() + timeout_s
         known = await self._writer.append([sent])

@@ -1,0 +1,69 @@
+"""Dead letters sent again, to the same log, with their ids and original positions.
+
+What becomes of one is decided where events are applied: it is applied, closed as superseded when its document has
+taken a later event, or rejected once more.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from facets import errors
+from facets.definitions import Definitions
+from storage import dead_letters, events
+from streams import events as wire
+from streams.pipeline import Pipeline, Sent
+
+CHUNK = 100
+
+
+async def redrive(pipeline: Pipeline, *, ids: Sequence[int], reason: str | None) -> list[dict[str, Any]]:
+    """Send letters again: those with these ids, or all with this reason. Returns id, outcome and reason of each.
+
+    The outcome is `sent` where a worker will apply the event.
+
+    Raises:
+        NotFound: an id is not that of a dead letter.
+    """
+    active = await pipeline.definitions()
+    results = []
+    if reason is None:
+        letters = [await _letter(pipeline, letter_id) for letter_id in ids]
+        for start in range(0, len(letters), CHUNK):
+            results.extend(await _send(pipeline, active, letters[start : start + CHUNK]))
+        return results
+    after = 0
+    while letters := await pipeline.store.read(dead_letters.find, reason=reason, after=after, limit=CHUNK):
+        after = letters[-1].id
+        results.extend(await _send(pipeline, active, letters))
+    return results
+
+
+async def _letter(pipeline: Pipeline, letter_id: int) -> events.DeadLetter:
+    found = await pipeline.store.read(dead_letters.get, letter_id)
+    if found is None:
+        raise errors.NotFound(f"there is no dead letter {letter_id}; list them with 'facetline dlq list'")
+    return found
+
+
+async def _send(pipeline: Pipeline, active: Definitions, letters: Sequence[events.DeadLetter]) -> list[dict[str, Any]]:
+    results: list[dict[str, Any]] = []
+    going: list[tuple[events.DeadLetter, Sent]] = []
+    for letter in letters:
+        if letter.reason == "log_truncated":  # it stands for records that no longer exist
+            results.append({"id": letter.id, "outcome": "impossible", "reason": letter.reason})
+        elif await pipeline.store.write(dead_letters.mark_redriven, letter):
+            going.append((letter, _again(letter, active)))
+        else:
+            results.append({"id": letter.id, "outcome": "closed", "reason": letter.reason})
+    outcomes = await pipeline.append([sent for _, sent in going])
+    for place, (letter, _) in enumerate(going):
+        outcome = outcomes[place] if outcomes is not None else None
+        said = "sent" if outcome is None else outcome.outcome
+        results.append({"id": letter.id, "outcome": said, "reason": outcome.reason if outcome else None})
+    return results
+
+
+def _again(letter: events.DeadLetter, active: Definitions) -> Sent:
+    message = wire.redrive(letter)
+    raw = events.Raw(message.key, message.value, message.headers, None)
+    return Sent(message, wire.decode(raw, letter.position, active))
