@@ -89,12 +89,14 @@ start_node() {
   fi
   write_properties "$data" "$port" "$(free_port)"
   if [ ! -f "$data/logs/meta.properties" ]; then
-    java -cp "$jars/*" kafka.tools.StorageTool format -t "$(cluster_id)" -c "$data/server.properties" \
-      > "$data/server.log" 2>&1 || return 1
+    java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$jars/*" kafka.tools.StorageTool format -t "$(cluster_id)" \
+      -c "$data/server.properties" > "$data/server.log" 2>&1 || return 1
   fi
   # The node outlives this script and its terminal: own output, no input, and nohup.
-  (exec nohup java -Xms128m -Xmx512m -XX:+UseSerialGC "-Dlog4j2.configurationFile=$here/log4j2.xml" \
-    -cp "$jars/*" kafka.Kafka "$data/server.properties" > "$data/server.log" 2>&1 < /dev/null) &
+  # shellcheck disable=SC2086  # KAFKA_JAVA_OPTS is a list of words
+  (exec nohup java -Xms128m -Xmx512m -XX:+UseSerialGC ${KAFKA_JAVA_OPTS:-} \
+    "-Dlog4j2.configurationFile=$here/log4j2.xml" -cp "$jars/*" kafka.Kafka "$data/server.properties" \
+    > "$data/server.log" 2>&1 < /dev/null) &
   echo $! > "$data/pid"
   deadline=$((SECONDS + 60))
   while [ "$SECONDS" -lt "$deadline" ]; do
