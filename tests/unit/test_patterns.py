@@ -3,6 +3,7 @@
 import re
 
 import pytest
+
 from facets import patterns
 
 
@@ -39,7 +40,7 @@ from facets import patterns
     ],
 )
 def test_pattern_refused(text: str, expected: str) -> None:
-    """A pattern that no uri could match, or that says something else than its writer means, is refused with the mend."""
+    """A pattern that no uri could match, or that means something else than it says, is refused with the mend."""
     with pytest.raises(ValueError, match=re.escape(expected)):
         patterns.parse_pattern(text)
 

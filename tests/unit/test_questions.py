@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+
 from facets import questions
 from facets.errors import InvalidDefinition
 from facets.questions import boolean, choice, score

@@ -11,9 +11,6 @@ from typing import Annotated, Any, Literal
 import duckdb
 import jsonschema
 import pytest
-from facets import names, state_models, states
-from facets.documents import EventReason
-from facets.errors import InvalidDefinition, InvalidEvent
 from pydantic import (
     AfterValidator,
     AwareDatetime,
@@ -30,6 +27,10 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+
+from facets import names, state_models, states
+from facets.documents import EventReason
+from facets.errors import InvalidDefinition, InvalidEvent
 
 TICKET = states.schema_of_types(
     {"title": "string", "priority": "integer", "price": "number", "vip": "boolean", "due": "datetime"}

@@ -1,6 +1,7 @@
 """Uris: what is refused, with the mend, and how a scope is taken off."""
 
 import pytest
+
 from facets import documents
 from facets.errors import InvalidEvent
 
