@@ -80,7 +80,7 @@ END
 # As `StorageTool random-uuid` prints one, without its two seconds: 16 random bytes in URL-safe base64, no dash in front.
 cluster_id() { head -c 16 /dev/urandom | base64 | tr '+/' '-_' | tr -d '=' | sed 's/^-/A/'; }
 
-# Start the node and wait up to 60 s for it; false when it ended or did not get there.
+# Start the node and wait up to 120 s for it; false when it ended (seen at once) or did not get there.
 start_node() {
   local data=$1 port=$2 jars=$3 deadline
   if accepts "$port"; then
@@ -98,7 +98,7 @@ start_node() {
     "-Dlog4j2.configurationFile=$here/log4j2.xml" -cp "$jars/*" kafka.Kafka "$data/server.properties" \
     > "$data/server.log" 2>&1 < /dev/null) &
   echo $! > "$data/pid"
-  deadline=$((SECONDS + 60))
+  deadline=$((SECONDS + 120))
   while [ "$SECONDS" -lt "$deadline" ]; do
     if grep -q "Kafka Server started" "$data/server.log" && accepts "$port"; then
       echo "127.0.0.1:$port" > "$data/address"

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "deploy" / "kafka"
-# `start` gives the node 60 s and three tries, after fetching the jars once a machine.
+# `start` gives the node 120 s, after fetching the jars once a machine.
 START_LIMIT_S = 300
 STOP_LIMIT_S = 60
 NOTHING_TO_RUN = 3

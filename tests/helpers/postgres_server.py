@@ -112,7 +112,8 @@ def drop_database(admin_url: str, name: str) -> None:
 
 
 def url_of(url: str, database: str) -> str:
-    """The same server's URL for another database."""
+    """The same server's URL for another database, for SQLAlchemy with psycopg 3 whatever driver it named."""
+    url = re.sub(r"^postgres(ql)?(\+\w+)?:", "postgresql+psycopg:", url)
     return re.sub(r"^(\w[\w+]*://[^/?]*)/?[^?]*", rf"\1/{database}", url)
 
 

@@ -5,6 +5,7 @@ import socket
 from pathlib import Path
 
 import loopback
+import missing
 import postgres_server
 import pytest
 from polling import eventually
@@ -88,9 +89,22 @@ def test_loopback_and_unix_sockets_pass(tmp_path: Path) -> None:
             "postgresql+psycopg://postgres@/t1?host=%2Ftmp%2Fx",
         ),
         ("postgresql+psycopg://u:p@127.0.0.1:5432/db", "postgresql+psycopg://u:p@127.0.0.1:5432/t1"),
-        ("postgresql://127.0.0.1", "postgresql://127.0.0.1/t1"),
+        ("postgresql://127.0.0.1", "postgresql+psycopg://127.0.0.1/t1"),
     ],
 )
 def test_other_database_keeps_the_server(url: str, expected: str) -> None:
     """A test database's URL differs from the server's in the database's name only."""
     assert postgres_server.url_of(url, "t1") == expected
+
+
+@pytest.mark.parametrize(
+    ("ci", "outcome"), [("true", pytest.fail.Exception), ("", pytest.skip.Exception), ("false", pytest.skip.Exception)]
+)
+def test_missing_service_is_never_green_in_ci(
+    monkeypatch: pytest.MonkeyPatch, ci: str, outcome: type[BaseException]
+) -> None:
+    """A missing service skips its tests with the reason; where `CI=true` it fails them."""
+    monkeypatch.setenv("CI", ci)
+
+    with pytest.raises(outcome, match="install a broker"):
+        missing.skip_or_fail("install a broker")
