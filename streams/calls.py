@@ -1,0 +1,179 @@
+"""One call: ask an evaluator about one claimed document, and say plainly what came of it.
+
+Whatever an evaluator does (answer, refuse, hang, raise anything at all) becomes a `Verdict`; nothing gets out of here
+but the cancellation of the call itself. No verdict is stored here, and no call is ever repeated here.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from evaluators import validation
+from evaluators.contract import Evaluated, Evaluator
+from facets import answers, errors
+from facets.definitions import Definition
+from facets.documents import DocumentReason
+from streams.breaker import Ticket
+
+if TYPE_CHECKING:
+    from storage import queue
+
+MESSAGE_CHARS_MAX = 500
+"""What is kept of an error's words: enough to act on, too little to be a copy of a document."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """What one evaluator may be asked, by one process.
+
+    `call_s` is the wall-clock limit of one call. `tries_max` and `retry_wait_max_s` (the sum of waits) bound a
+    document's tries; waits start at `retry_first_s` and double up to `retry_most_s`. A breaker probes after
+    `probe_first_s`, doubling up to `probe_most_s`.
+    """
+
+    concurrency: int = 16
+    requests_per_minute: int | None = None
+    call_s: float = 60.0
+    tries_max: int = 6
+    retry_wait_max_s: float = 3600.0
+    retry_first_s: float = 1.0
+    retry_most_s: float = 300.0
+    probe_first_s: float = 5.0
+    probe_most_s: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A collection as this process would ask about it: its own definition, and the evaluator that the name stands for.
+
+    Collections whose definitions name the same evaluator share its limits: those of the first one.
+    """
+
+    definition: Definition
+    evaluator: Evaluator
+    limits: CallLimits = field(default_factory=CallLimits)
+
+
+@dataclass(slots=True)
+class Call:
+    """A claimed document on its way; times are seconds of this process's monotonic clock."""
+
+    claim: "queue.Claim"
+    assignment: Assignment
+    ticket: Ticket
+    lease_until_s: float
+    started_s: float | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What the answer will be remembered by; two calls with one key are never made at once."""
+        return (self.claim.scope, self.claim.body_hash, self.claim.fingerprint)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A full and valid set of answers, in their public form."""
+
+    facets: dict[str, answers.FacetValue]
+    evaluated: Evaluated
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """This body gets no answer; `error` is the class that said so."""
+
+    reason: str
+    message: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """It may pass when tried again; `misconfigured` when no try can help before somebody mends the evaluator."""
+
+    reason: str
+    message: str
+    retry_after_s: float | None = None
+    misconfigured: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unasked:
+    """The claim was too old: a call could have outlived its lease, so none was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutOff:
+    """The call was ended from here, at shutdown; what it might have said is lost."""
+
+
+Verdict = Answer | Failure | Trouble | Unasked | CutOff
+
+
+async def ask(call: Call) -> Verdict:
+    """Make the call, once, within its wall-clock limit and its lease."""
+    now_s = time.monotonic()
+    if call.lease_until_s - now_s < call.assignment.limits.call_s:
+        return Unasked()
+    too_long = _too_long(call)
+    if too_long is not None:
+        return too_long
+    call.started_s = now_s
+    try:
+        return await _evaluate(call)
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        return _failed(error)  # something inside the evaluator was cancelled, not this call
+    except Exception as error:  # noqa: BLE001 (the outermost step: an evaluator's fault fails its document, not us)
+        return _verdict_on(error, call.assignment.limits.call_s)
+
+
+async def _evaluate(call: Call) -> Answer:
+    claim, assignment = call.claim, call.assignment
+    questions = assignment.definition.questions
+    async with asyncio.timeout(assignment.limits.call_s):
+        evaluated = await assignment.evaluator.evaluate(
+            claim.body, questions, key=claim.key, deadline_s=assignment.limits.call_s
+        )
+    validation.check_evaluated(questions, evaluated)
+    return Answer(answers.facet_values(questions, evaluated.answers), evaluated)
+
+
+def _verdict_on(error: Exception, call_s: float) -> Verdict:
+    match error:
+        case TimeoutError():
+            return Trouble(DocumentReason.TIMEOUT, f"no answer within {call_s:g} s")
+        case errors.EvaluatorMisconfigured():
+            return Trouble(DocumentReason.UNAVAILABLE, said(error), misconfigured=True)
+        case errors.EvaluatorUnavailable(reason=reason, retry_after_s=wish_s):
+            return Trouble(_known(reason, DocumentReason.UNAVAILABLE), said(error), retry_after_s=wish_s)
+        case errors.EvaluationFailed(reason=reason):
+            return Failure(_known(reason, DocumentReason.EVALUATOR_ERROR), said(error), type(error).__name__)
+        case _:
+            return _failed(error)
+
+
+def _too_long(call: Call) -> Failure | None:
+    bytes_max = call.assignment.evaluator.limits.body_bytes_max
+    if bytes_max is None or len(call.claim.body.encode()) <= bytes_max:
+        return None
+    message = f"the body has {len(call.claim.body.encode())} bytes, the evaluator takes {bytes_max}"
+    return Failure(DocumentReason.TOO_LONG, message, "TooLong")
+
+
+def _failed(error: BaseException) -> Failure:
+    name = type(error).__name__
+    return Failure(DocumentReason.EVALUATOR_ERROR, f"{name}: {said(error)}"[:MESSAGE_CHARS_MAX], name)
+
+
+def _known(reason: str, otherwise: DocumentReason) -> str:
+    return reason if reason in set(DocumentReason) else otherwise
+
+
+def said(error: BaseException) -> str:
+    """Return an error's words, short and fit for any database (no NUL, no lone surrogates)."""
+    text = str(error)[:MESSAGE_CHARS_MAX].replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return text.encode("utf-8", "replace").decode()

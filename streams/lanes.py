@@ -1,0 +1,186 @@
+"""One evaluator's share of the side chain: its collections, limiter, breaker and retry bounds, and what they decide.
+
+A lane says how many documents may be claimed now, and turns what came of a call into what the store is told. It knows
+no store and starts no calls.
+"""
+
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from storage import candidates, queue
+from streams import retries
+from streams.breaker import Breaker
+from streams.calls import Answer, Assignment, Call, CallLimits, CutOff, Failure, Trouble, Unasked, Verdict
+from streams.limiter import Limiter
+
+REINDEX_SHARE = 0.1
+"""Part of all claims that a reindex keeps, however busy the live writes are."""
+
+LEASE_MARGIN_S = 15.0
+"""How much longer than a call a lease is: time to be called after the claim, and to have the answer stored.
+
+A claim older than this is not called, because its call could outlive its lease.
+"""
+
+POLL_S = 1.0
+"""How soon a write of another process is seen at the latest; one claim that finds nothing costs the store little."""
+
+LOOK_LEAST_S = 0.01
+"""A document may be due and still not be had, while somebody has it locked."""
+
+PROBED_MAX = 32
+"""Documents an open breaker remembers having probed with, so that each probe takes another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Ask again after `delay_s`; `counted` when it is the document's own trouble."""
+
+    reason: str
+    message: str
+    delay_s: float
+    counted: bool
+
+
+Settlement = Answer | Failure | Retry | Unasked | CutOff
+"""What the store is told about a claim."""
+
+
+class Lane:
+    """One evaluator as this process uses it. Times are seconds of a monotonic clock."""
+
+    def __init__(self, name: str, assignments: Mapping[str, Assignment], now_s: float) -> None:
+        limits = next(iter(assignments.values())).limits
+        self.name = name
+        self.assignments = dict(assignments)
+        self.fingerprints = {each: assignment.definition.fingerprint for each, assignment in assignments.items()}
+        self.limits: CallLimits = limits
+        self.limiter = Limiter(
+            concurrency=limits.concurrency, requests_per_minute=limits.requests_per_minute, now_s=now_s
+        )
+        self.breaker = Breaker(probe_first_s=limits.probe_first_s, probe_most_s=limits.probe_most_s)
+        self.look_at_s = now_s
+        self._policy = retries.Policy(
+            tries_max=limits.tries_max,
+            wait_sum_max_s=limits.retry_wait_max_s,
+            first_s=limits.retry_first_s,
+            most_s=limits.retry_most_s,
+        )
+        self._probed: list[tuple[str, str, str]] = []
+        self._reindex_credit = 0.0
+
+    @property
+    def lease_s(self) -> float:
+        """How long a claim is ours."""
+        return self.limits.call_s + LEASE_MARGIN_S
+
+    @property
+    def probing(self) -> bool:
+        """Whether the next call would be a breaker's probe."""
+        return self.breaker.state != "closed"
+
+    def slots(self, now_s: float) -> int:
+        """Return how many calls may start now."""
+        permitted = self.breaker.allowed(now_s)
+        free = self.limiter.free(now_s)
+        return free if permitted is None else min(free, permitted)
+
+    def next_look_s(self, now_s: float) -> float | None:
+        """Return when a claim may bring something, None while only the end of a call can make it so."""
+        free_at_s = self.limiter.free_at_s(now_s)
+        if self.breaker.state == "half_open" or (free_at_s is None and self.limiter.free(now_s) == 0):
+            return None
+        return max(self.look_at_s, free_at_s or 0.0, self.breaker.probe_due_s() or 0.0)
+
+    def reindex_slots_min(self, slots: int) -> int:
+        """Return how many of `slots` claims a reindex may have before live writes."""
+        return min(slots, int(self._reindex_credit))
+
+    def probed(self) -> Iterable[tuple[str, str, str]]:
+        """Return the keys of the documents that the open breaker was probed with."""
+        return self._probed if self.probing else ()
+
+    def begin(self, claim: queue.Claim, lease_until_s: float) -> Call:
+        """Count a claimed document as a running call."""
+        self._share(claim)
+        self.limiter.start()
+        call = Call(claim, self.assignments[claim.collection], self.breaker.begin(), lease_until_s)
+        if call.ticket.probe:
+            self._probed = [*self._probed[1 - PROBED_MAX :], call.key]
+        return call
+
+    def look_again(self, result: queue.ClaimResult, *, slots: int, now_s: float, store_ms: int) -> None:
+        """Set when the next look is due, after a claim of `slots` at the store's time `store_ms`."""
+        if len(result.claims) == slots or result.remembered:
+            self.look_at_s = now_s  # there may be more
+        elif not result.claims and self.probing and self._probed:
+            self._probed.clear()  # no other document is due: probe with one of those again
+            self.look_at_s = now_s
+        else:
+            due_s = POLL_S if result.next_due_ms is None else (result.next_due_ms - store_ms) / 1000
+            self.look_at_s = now_s + min(max(due_s, LOOK_LEAST_S), POLL_S)
+
+    def end(self, call: Call, verdict: Verdict, now_s: float) -> Settlement:
+        """Count the end of a call, and decide what its document is told."""
+        if call.started_s is None:
+            self.limiter.withdraw()
+        else:
+            self.limiter.end()
+        match verdict:
+            case Trouble():
+                return self._troubled(call, verdict, now_s)
+            case Answer():
+                self.limiter.succeeded()
+                self.breaker.succeeded(call.ticket)
+            case Failure() if call.started_s is not None:
+                self.breaker.succeeded(call.ticket)
+            case _:
+                self.breaker.abandoned(call.ticket, now_s)
+        if not self.probing:
+            self._probed.clear()
+        return verdict
+
+    def _troubled(self, call: Call, trouble: Trouble, now_s: float) -> Settlement:
+        counted = self._blame(call, trouble, now_s)
+        claim = call.claim
+        if not counted:
+            delay_s = retries.wait_s(
+                self._policy, earlier=claim.retries, retry_after_s=trouble.retry_after_s, uniform=random.random
+            )
+            return Retry(trouble.reason, trouble.message, delay_s, counted=False)
+        next_s = retries.next_wait_s(
+            self._policy,
+            tries=claim.tries,
+            waited_s=claim.retry_wait_ms / 1000,
+            retry_after_s=trouble.retry_after_s,
+            uniform=random.random,
+        )
+        if next_s is None:
+            return Failure(trouble.reason, f"given up after {claim.tries + 1} tries: {trouble.message}", "Trouble")
+        return Retry(trouble.reason, trouble.message, next_s, counted=True)
+
+    def _blame(self, call: Call, trouble: Trouble, now_s: float) -> bool:
+        """Tell limiter and breaker; say whether the document's own bounds move."""
+        if trouble.reason == "rate_limited" and not self.limiter.refused(now_s, trouble.retry_after_s):
+            self.breaker.abandoned(call.ticket, now_s)
+            return False  # an echo of the refusal that opened the pause
+        if trouble.reason != "rate_limited" and trouble.retry_after_s is not None:
+            self.limiter.pause(now_s, trouble.retry_after_s)
+        return self.breaker.failed(call.ticket, call.claim.uri, now_s, misconfigured=trouble.misconfigured)
+
+    def _share(self, claim: queue.Claim) -> None:
+        """Credit a reindex for this claim, or charge it for its own; little can be saved up."""
+        self._reindex_credit += REINDEX_SHARE
+        if claim.lane == candidates.REINDEX:
+            self._reindex_credit -= 1.0
+        most = max(1.0, REINDEX_SHARE * self.limits.concurrency)
+        self._reindex_credit = min(max(self._reindex_credit, 0.0), most)
+
+
+def lanes_of(assignments: Mapping[str, Assignment], now_s: float) -> list[Lane]:
+    """Return one lane for each evaluator's name."""
+    by_name: dict[str, dict[str, Assignment]] = {}
+    for collection, assignment in assignments.items():
+        by_name.setdefault(assignment.definition.evaluator, {})[collection] = assignment
+    return [Lane(name, those, now_s) for name, those in by_name.items()]

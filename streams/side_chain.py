@@ -1,0 +1,321 @@
+"""The side chain: claim what is due, ask its evaluator, store the answer if it is still about the current body.
+
+One loop, one exchange with the store at a time. The steps of a round, and what a crash after each of them means:
+
+1. Results of ended calls are stored and free call slots are filled with claims, in one transaction. After it the
+   claims are ours until their leases end; whoever finds one expired records a crash and asks again.
+2. Each claim becomes one task that makes one call. No transaction is open meanwhile. After a call its answer is lost
+   and asked for again, as above.
+3. Back to 1, as soon as a result is there or the queue is worth a look.
+
+No event in memory is ever the reason for a call: the queue is the store's pending rows. What an evaluator does fails,
+delays or answers its one document and nothing else.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+import structlog
+
+from facets import errors
+from facets.definitions import Definitions
+from facets.documents import DocumentReason
+from storage import definitions, engine, queue
+from streams import calls, endings, failpoints
+from streams.calls import Answer, Assignment, Call, CutOff, Failure, Unasked, Verdict
+from streams.lanes import POLL_S, Lane, Retry, lanes_of
+from streams.stats import Stats
+
+LINGER_S = 0.025
+"""How long results wait for others while at least half of the call slots are still at work."""
+
+STORE_AWAY_S = 1.0
+"""Pause after the store did not answer; the store's own retries came before it."""
+
+UNWIND_S = 2.0
+"""How long a call that was cancelled may take to end. It is given up then, whatever it still does."""
+
+LEAVE_S = 5.0
+"""How long the last words to the store may take at a stop; without them leases end by themselves."""
+
+REST_LEAST_S = 0.001
+"""Keeps a rest that ends at once (rounding, a clock's grain) from becoming a busy loop."""
+
+log = structlog.get_logger(__name__)
+
+
+class SideChain:
+    """Runs the calls of one process. Any number of processes may share a store.
+
+    Args:
+        store: The open store.
+        assignments: By collection: what to ask, and whom. Only collections whose own fingerprint is the active one are
+            asked about.
+        owner: This process's name in claims; no other running process may have it.
+        on_settled: Called after each round in which documents were settled.
+        grace_s: How long running calls get after a stop.
+        failpoint: Kill switches for tests.
+    """
+
+    def __init__(
+        self,
+        store: engine.Store,
+        assignments: Mapping[str, Assignment],
+        *,
+        owner: str,
+        on_settled: Callable[[], None] | None = None,
+        grace_s: float = 10.0,
+        failpoint: Callable[[str], None] = failpoints.failpoint,
+    ) -> None:
+        self.stats = Stats()
+        self._store = store
+        self._owner = owner
+        self._on_settled = on_settled
+        self._grace_s = grace_s
+        self._failpoint = failpoint
+        self._lanes = lanes_of(assignments, time.monotonic())
+        self._running: dict[asyncio.Task[Verdict], tuple[Lane, Call]] = {}
+        self._ended: list[endings.Ending] = []
+        self._woken = asyncio.Event()
+        self._working: asyncio.Task[None] | None = None
+        self._leaving = False
+        self._generation: int | None = None
+        self._check_at_s = 0.0
+        self.stats.breakers = {lane.name: lane.breaker.state for lane in self._lanes}
+
+    @property
+    def slots(self) -> int:
+        """Calls at once, over all evaluators."""
+        return sum(lane.limits.concurrency for lane in self._lanes)
+
+    def wake(self) -> None:
+        """Look at the queue now: something was written."""
+        now_s = time.monotonic()
+        for lane in self._lanes:
+            lane.look_at_s = now_s
+        self._woken.set()
+
+    def halt(self) -> None:
+        """Do not wait for running calls any longer: cut them off and release their claims."""
+        self._leaving = True
+        if self._working is not None:
+            self._working.cancel()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set; then let running calls end within the grace period, and release the rest.
+
+        Ends by itself only with an error. Cancelling it does the same as a stop without a grace period.
+        """
+        self._working = asyncio.create_task(self._work(stop), name="side chain: work")
+        watching = asyncio.create_task(self._watch(stop), name="side chain: watch for stop")
+        try:
+            await asyncio.wait({self._working})
+            if not (self._leaving and self._working.cancelled()):
+                await self._working  # raises what ended it
+        finally:
+            self.halt()
+            watching.cancel()
+            await _to_the_end(self._leave(), "side chain: leave")
+
+    async def _watch(self, stop: asyncio.Event) -> None:
+        """Wake the loop at a stop, and end the grace period whatever the loop is waiting for by then."""
+        await stop.wait()
+        self._woken.set()
+        await asyncio.sleep(self._grace_s)
+        self.halt()
+
+    async def _work(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            await self._round()
+        while self._running or self._ended:  # drain
+            self._woken.clear()
+            if self._ended:
+                await self._gather()
+                await _to_the_end(self._exchange([]), "side chain: exchange")
+            else:
+                await self._woken.wait()
+
+    async def _round(self) -> None:
+        await self._gather()
+        self._woken.clear()  # before looking: what comes in from here on wakes the rest below
+        now_s = time.monotonic()
+        if now_s >= self._check_at_s:
+            await self._check_definitions(now_s)
+        asking = [lane for lane in self._lanes if _worth_a_look(lane, now_s)]
+        if asking or self._ended:
+            await _to_the_end(self._exchange(asking), "side chain: exchange")
+            return
+        looks = [lane.next_look_s(now_s) for lane in self._lanes]
+        until_s = min([self._check_at_s, *(each for each in looks if each is not None)])
+        await self._wait(max(until_s - now_s, REST_LEAST_S))
+
+    async def _gather(self) -> None:
+        """Let results that come together be stored together, but let no call slots stand idle for it."""
+        if not self._ended:
+            return
+        await asyncio.sleep(0)  # what ends in the same pass of the event loop
+        until_s = time.monotonic() + LINGER_S
+        while 2 * len(self._running) >= self.slots > len(self._ended):
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                return
+            self._woken.clear()
+            await self._wait(left_s)
+
+    async def _wait(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+
+    async def _exchange(self, asking: list[Lane]) -> None:
+        """Tell the store what ended and take new claims; with the store away nothing is lost and nothing claimed."""
+        try:
+            await self._tell(queue.fail, Failure)
+            await self._tell(queue.retry, Retry)
+            await self._tell(queue.release, Unasked, CutOff)
+            await self._answer_and_claim(asking)
+        except errors.StoreUnavailable as error:
+            log.warning("store_away", error=error.message)
+            await asyncio.sleep(STORE_AWAY_S)
+
+    async def _tell(self, function: Callable[[engine.Tx, list[Any]], queue.Settled], *kinds: type) -> None:
+        those = [ending for ending in self._ended if isinstance(ending.settlement, kinds)]
+        if those:
+            self._heard(those, await self._store.write(function, [endings.entry(each) for each in those]))
+
+    async def _answer_and_claim(self, asking: list[Lane]) -> None:
+        answered = [ending for ending in self._ended if isinstance(ending.settlement, Answer)]
+        if not answered and not asking:
+            return
+        if answered:
+            self._failpoint("chain.before_store")
+        claimed_s = time.monotonic()  # before the store's clock starts the leases
+        asks = [self._ask(lane, claimed_s) for lane in asking]
+        exchanged = await self._store.write(endings.exchange, self._owner, answered, asks)
+        if answered:
+            self._failpoint("chain.after_store")
+            self._heard(answered, exchanged.answers)
+        if any(result.claims for result in exchanged.claims):
+            self._failpoint("chain.after_claim")
+        for lane, ask, result in zip(asking, asks, exchanged.claims, strict=True):
+            self._take(lane, result, claimed_s)
+            lane.look_again(result, slots=ask.slots, now_s=time.monotonic(), store_ms=exchanged.now_ms)
+
+    def _heard(self, those: list[endings.Ending], settled: queue.Settled) -> None:
+        told = {id(ending) for ending in those}
+        self._ended = [ending for ending in self._ended if id(ending) not in told]
+        self.stats.heard(those, settled)
+        self._call_on_settled()
+
+    def _call_on_settled(self) -> None:
+        if self._on_settled is not None:
+            self._on_settled()
+
+    def _ask(self, lane: Lane, now_s: float) -> endings.Ask:
+        slots = lane.slots(now_s)
+        busy = {call.key for other, call in self._running.values() if other is lane}
+        return endings.Ask(
+            fingerprints=lane.fingerprints,
+            slots=slots,
+            reindex_slots_min=lane.reindex_slots_min(slots),
+            lease_ms=int(lane.lease_s * 1000),
+            busy_keys=frozenset(busy.union(lane.probed())),
+        )
+
+    def _take(self, lane: Lane, result: queue.ClaimResult, claimed_s: float) -> None:
+        if result.remembered:
+            self.stats.remembered += result.remembered
+            self._call_on_settled()
+        for claim in result.claims:
+            call = lane.begin(claim, claimed_s + lane.lease_s)
+            if self._leaving:
+                self._end(lane, call, CutOff())
+                continue
+            task = asyncio.create_task(calls.ask(call), name=f"call {claim.uri} as {claim.indexed_as}")
+            self._running[task] = (lane, call)
+            task.add_done_callback(self._call_ended)
+            self.stats.calls += 1
+        self.stats.in_flight = len(self._running)
+        self.stats.note_breaker(lane, None)
+
+    def _call_ended(self, task: asyncio.Task[Verdict]) -> None:
+        running = self._running.pop(task, None)
+        if running is None:
+            return  # given up at a stop
+        if task.cancelled():
+            verdict: Verdict = CutOff()
+        elif (error := task.exception()) is not None:  # `ask` itself failed: the document is told, the worker lives
+            log.error("call_broke", uri=running[1].claim.uri, exc_info=error)
+            verdict = Failure(DocumentReason.EVALUATOR_ERROR, type(error).__name__, type(error).__name__)
+        else:
+            verdict = task.result()
+        self._end(*running, verdict)
+
+    def _end(self, lane: Lane, call: Call, verdict: Verdict) -> None:
+        now_s = time.monotonic()
+        settlement = lane.end(call, verdict, now_s)
+        seconds = 0.0 if call.started_s is None else now_s - call.started_s
+        self._ended.append(endings.Ending(lane, call, settlement, seconds))
+        lane.look_at_s = now_s
+        self._woken.set()
+        self.stats.in_flight = len(self._running)
+        self.stats.note_breaker(lane, settlement)
+
+    async def _check_definitions(self, now_s: float) -> None:
+        """Find out which of our collections are active under another fingerprint; they are left alone until then."""
+        self._check_at_s = now_s + POLL_S
+        with contextlib.suppress(errors.StoreUnavailable):  # the exchange says so
+            if await self._store.read(definitions.generation) == self._generation:
+                return
+            self._generation, active = await self._store.read(definitions.active)
+            own = {name: each for lane in self._lanes for name, each in lane.fingerprints.items()}
+            foreign = {name for name, each in own.items() if _active_fingerprint(active, name) != each}
+            for name in sorted(foreign ^ self.stats.not_active):
+                event = "definition_not_active" if name in foreign else "definition_active"
+                log.warning(event, collection=name, own=own[name], active=_active_fingerprint(active, name))
+            self.stats.not_active = frozenset(foreign)
+            self.wake()
+
+    async def _leave(self) -> None:
+        """Cut off what still runs and release it; bounded, whatever an evaluator or the store does."""
+        if self._working is not None:
+            await asyncio.wait({self._working}, timeout=LEAVE_S)
+        for task in list(self._running):
+            task.cancel()
+        if self._running:
+            await asyncio.wait(set(self._running), timeout=UNWIND_S)
+            await asyncio.sleep(0)  # their callbacks
+        for task, (lane, call) in list(self._running.items()):
+            del self._running[task]
+            log.error("call_would_not_end", uri=call.claim.uri, evaluator=lane.name)
+            self._end(lane, call, CutOff())
+        if self._ended:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LEAVE_S):
+                    await self._exchange([])
+
+
+def _worth_a_look(lane: Lane, now_s: float) -> bool:
+    at_s = lane.next_look_s(now_s)
+    return at_s is not None and at_s <= now_s and lane.slots(now_s) > 0
+
+
+def _active_fingerprint(active: Definitions, name: str) -> str | None:
+    definition = active.by_name.get(name)
+    return definition.fingerprint if definition else None
+
+
+async def _to_the_end(work: Coroutine[Any, Any, None], name: str) -> None:
+    """Await `work` even when this task is cancelled meanwhile: what the store was told must be heard of here.
+
+    Bounded by `LEAVE_S` from the cancellation on.
+    """
+    task = asyncio.create_task(work, name=name)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task}, timeout=LEAVE_S)
+        raise
