@@ -5,8 +5,8 @@ passes whole or not at all. Rules and tolerances are those of the AI SDK's decis
 that is what hosted decision models hold themselves to.
 
 Rounding: a model that reports two decimals may give probabilities that add up to 0.99. A caller who knows the number of
-decimals says so; otherwise a distribution whose every value has at most two decimals is taken as rounded to two, and
-anything finer as exact (to 1e-6).
+decimals says so. Otherwise a distribution is taken as rounded to as many decimals as its longest value shows, and to
+two at least, so that 0.5 and 0.4 do not pass as "rounded to one".
 """
 
 import json
@@ -26,8 +26,8 @@ VERSION = "1"
 EXACT = 1e-6
 """What float arithmetic may add up to over the most options there can be (255)."""
 
-DECIMALS_ASSUMED = 2
-"""Hosted decision models round to two decimals without declaring it."""
+DECIMALS_MIN, DECIMALS_MAX = 2, 15
+"""Hosted decision models round to two decimals without declaring it; a double has 15 that can be relied on."""
 
 SHOWN_CHARS_MAX = 80
 """A message quotes no more than this of what a model said: it may be a piece of the document."""
@@ -123,7 +123,7 @@ def _check_score(question: Score, answer: ScoreAnswer, decimals: int | None) -> 
 
 
 def _check_distribution(probabilities: Mapping[str, float], expected: Collection[str], decimals: int | None) -> float:
-    """Refuse an incomplete or impossible distribution; return half a unit of its last decimal (0 when exact)."""
+    """Refuse an incomplete or impossible distribution; return half a unit of its last decimal."""
     if not isinstance(probabilities, Mapping):
         raise InvalidAnswer(f"the probabilities must be a map, not {_shown(probabilities)}.")
     _check_names("probabilities", "option", probabilities, expected)
@@ -169,12 +169,13 @@ def _check_storable(part: str, value: Any) -> None:
         raise InvalidAnswer(f"The result's {part} contains a NUL character.")
 
 
-def _half_unit(values: Iterable[float], decimals: int | None) -> float:
-    if decimals is None:
-        if any(value != round(value, DECIMALS_ASSUMED) for value in values):
-            return 0.0
-        decimals = DECIMALS_ASSUMED
-    return 0.5 * 10.0**-decimals
+def _half_unit(values: Collection[float], decimals: int | None) -> float:
+    return 0.5 * 10.0 ** -(_decimals_shown(values) if decimals is None else decimals)
+
+
+def _decimals_shown(values: Collection[float]) -> int:
+    shown = range(DECIMALS_MIN, DECIMALS_MAX)
+    return next((count for count in shown if all(value == round(value, count) for value in values)), DECIMALS_MAX)
 
 
 def _is_number(value: Any) -> bool:

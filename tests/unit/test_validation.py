@@ -25,19 +25,24 @@ def scored(score: float, *probabilities: float) -> dict[str, Any]:
     return {"q": answers.ScoreAnswer(score=score, probabilities=dict(zip("012", probabilities, strict=True)))}
 
 
-def test_two_decimals_may_add_up_to_less_than_one():
-    """Values of two decimals are taken as rounded: 0.99 passes, and so does a tie that rounding made."""
+def test_two_decimals_may_miss_one():
+    """Values of two decimals are taken as rounded: 0.99 passes, and so does a choice that rounding put behind."""
     validation.check({"q": TOPIC}, said("a", 0.33, 0.33, 0.33))
     validation.check({"q": TOPIC}, said("b", 0.34, 0.33, 0.33))
-    validation.check({"q": LEVEL}, scored(1.01, 0.33, 0.33, 0.34))
 
 
-def test_finer_values_must_add_up_exactly():
-    """A distribution with more than two decimals has no rounding to excuse a gap."""
-    validation.check({"q": TOPIC}, said("a", 0.3335, 0.3333, 0.3332))
+def test_finer_values_may_miss_one_by_their_own_rounding_only():
+    """Four decimals excuse a gap of four decimals: 0.9999 passes, 0.9998 does not."""
+    validation.check({"q": TOPIC}, said("a", 0.3333, 0.3333, 0.3333))
 
-    with pytest.raises(InvalidAnswer, match=r"add up to 0\.9999"):
-        validation.check({"q": TOPIC}, said("a", 0.3333, 0.3333, 0.3333))
+    with pytest.raises(InvalidAnswer, match=r"add up to 0\.9998"):
+        validation.check({"q": TOPIC}, said("a", 0.3333, 0.3333, 0.3332))
+
+
+def test_one_decimal_excuses_no_more_than_two():
+    """0.5 and 0.4 are no distribution that somebody rounded to one decimal."""
+    with pytest.raises(InvalidAnswer, match=r"add up to 0\.9 "):
+        validation.check({"q": TOPIC}, said("a", 0.5, 0.4, 0))
 
 
 def test_declared_decimals_replace_the_assumption():
@@ -61,11 +66,19 @@ def test_the_likeliest_option_must_be_the_choice():
 
 
 def test_a_score_is_the_mean_of_its_distribution():
-    """A score beside the mean of its own probabilities is refused."""
+    """A score beside the mean of its own probabilities is refused; rounded ones may move the mean by their part."""
+    validation.check({"q": LEVEL}, scored(1.03, 0.33, 0.33, 0.34))
     validation.check({"q": LEVEL}, scored(1.25, 0.25, 0.25, 0.5))
 
     with pytest.raises(InvalidAnswer, match=r"not the mean of its probabilities, 1\.25"):
         validation.check({"q": LEVEL}, scored(1.75, 0.25, 0.25, 0.5))
+
+
+@pytest.mark.parametrize("score", [True, "1", math.inf])
+def test_a_score_is_a_number(score: Any):
+    """True is no 1 and neither is text, although both would compare as one."""
+    with pytest.raises(InvalidAnswer, match="the score must be a finite number from 0 to 2"):
+        validation.check({"q": LEVEL}, {"q": answers.ScoreAnswer.model_construct(score=score)})
 
 
 def test_the_message_names_the_question_and_the_options():
