@@ -1,0 +1,127 @@
+"""Files of documents: rows, refusals with their lines, and what concerns the whole file."""
+
+import io
+
+import pytest
+
+from streams import imports
+from streams.imports import Columns, Refusal, Row
+
+STATE = {"title": "string", "priority": "integer", "weight": "number", "open": "boolean", "due": "datetime"}
+COLUMNS = Columns(body="text", key="id", ignore=frozenset(), state=STATE)
+
+
+def ndjson(*lines: bytes) -> list[Row | Refusal]:
+    """Read these lines."""
+    return list(imports.read_ndjson(io.BytesIO(b"\n".join(lines))))
+
+
+def csv(text: str, columns: Columns = COLUMNS) -> list[Row | Refusal]:
+    """Read this CSV text."""
+    return list(imports.read_csv(io.BytesIO(text.encode()), columns))
+
+
+def test_ndjson_rows_keep_their_lines() -> None:
+    """Blank lines are passed and still counted, a byte order mark is no part of the first line."""
+    rows = ndjson(b'\xef\xbb\xbf{"key":"a","body":"x"}', b"", b'{"uri":"tickets/b","state":{"title":"t"}}')
+
+    assert rows == [Row(1, "a", None, "x", None), Row(3, None, "tickets/b", None, {"title": "t"})]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b"{", "not_json"),
+        (b"\xff", "UTF-8"),
+        (b"[]", "object"),
+        (b'{"key":"a","uri":"b","body":"x"}', "either key or uri"),
+        (b'{"body":"x"}', "either key or uri"),
+        (b'{"key":7,"body":"x"}', "text"),
+        (b'{"key":"a","bodi":"x"}', "did you mean 'body'"),
+        (b'{"key":"a","body":null}', "body is text"),
+        (b'{"key":"a","state":[]}', "state is an object"),
+        (b'{"key":"a"}', "neither"),
+    ],
+)
+def test_bad_ndjson_line_is_refused_and_the_next_is_read(line: bytes, words: str) -> None:
+    """A refusal names its line and its reason, and holds nothing up."""
+    rows = ndjson(line, b'{"key":"a","body":"x"}')
+
+    assert isinstance(rows[0], Refusal)
+    assert rows[0].line == 1
+    assert words in rows[0].reason
+    assert rows[1] == Row(2, "a", None, "x", None)
+
+
+def test_a_line_beyond_the_limit_is_refused_without_being_held() -> None:
+    """A line longer than the limit is skipped to its end, and the count of lines stays right."""
+    huge = b'{"key":"a","body":"' + b"x" * (2 * imports.LINE_BYTES_MAX) + b'"}'
+
+    rows = ndjson(huge, b'{"key":"b","body":"y"}')
+
+    assert isinstance(rows[0], Refusal)
+    assert "too_large" in rows[0].reason
+    assert rows[1] == Row(2, "b", None, "y", None)
+
+
+def test_csv_columns_become_typed_state() -> None:
+    """Fields take the types of the collection's state; an empty one is null."""
+    rows = csv("id,text,title,priority,weight,open,due\na,hello,T,3,1.5,yes,2026-11-30T00:00:00Z\nb,you,,,,,\n")
+
+    assert rows[0] == Row(
+        2, "a", None, "hello",
+        {"title": "T", "priority": 3, "weight": 1.5, "open": True, "due": "2026-11-30T00:00:00Z"},
+    )  # fmt: skip
+    assert rows[1] == Row(3, "b", None, "you", dict.fromkeys(STATE))
+
+
+def test_csv_rows_can_be_keyed_by_their_number() -> None:
+    """Without a key column the row's number is the key; a quoted line break does not count as a row."""
+    rows = csv('text\n"one\nmore"\ntwo\n', Columns("text", None, frozenset(), {}))
+
+    assert rows == [Row(2, "1", None, "one\nmore", None), Row(4, "2", None, "two", None)]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("a,x,T,high", "priority"),
+        ("a,x,T", "too few"),
+        ("a,x,T,1,2", "too many"),
+        ('a,"x" y,T,1', "not_csv"),
+    ],
+)
+def test_bad_csv_line_is_refused_and_the_next_is_read(line: str, words: str) -> None:
+    """A refusal names its line and column, and holds nothing up."""
+    rows = csv(f"id,text,title,priority\n{line}\nb,y,,\n", COLUMNS)
+
+    assert isinstance(rows[0], Refusal)
+    assert rows[0].line == 2
+    assert words in rows[0].reason
+    assert isinstance(rows[1], Row)
+    assert rows[1].key == "b"
+
+
+@pytest.mark.parametrize(
+    ("header", "columns", "words"),
+    [
+        ("id,txt", COLUMNS, "did you mean 'txt'"),
+        ("text", COLUMNS, "no column 'id'"),
+        ("id,text,category", COLUMNS, "--ignore-columns category"),
+        ("id,text,text", COLUMNS, "twice"),
+        ("id,text", Columns("text", "id", frozenset({"x"}), {}), "'x' to ignore"),
+    ],
+)
+def test_wrong_columns_refuse_the_whole_file(header: str, columns: Columns, words: str) -> None:
+    """A file whose columns are not those asked for is refused before anything is written, with the way out."""
+    with pytest.raises(imports.InvalidFile, match="column") as refused:
+        csv(f"{header}\na,b\n", columns)
+
+    assert words in refused.value.message
+
+
+def test_ignored_columns_are_left_out() -> None:
+    """An ignored column is no state, also when the state has its name."""
+    rows = csv("id,text,title\na,x,T\n", Columns("text", "id", frozenset({"title"}), STATE))
+
+    assert rows == [Row(2, "a", None, "x", None)]
