@@ -10,6 +10,11 @@ import loopback
 import missing
 import postgres_server
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No time limit on one example: on a busy machine that would fail for no fault of the code. pytest's limit holds.
+settings.register_profile("facetline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("facetline")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -127,7 +127,6 @@ def test_development_lock_agrees_with_the_runtime_lock() -> None:
     assert {name: development.get(name) for name in locked("requirements.lock")} == locked("requirements.lock")
 
 
-@pytest.mark.skipif(not (ROOT / "streams/cli/main.py").exists(), reason="the command line is not written yet")
 @pytest.mark.parametrize("arguments", [["--help"], ["search", "--help"]], ids=" ".join)
 def test_help_is_quick(arguments: list[str]) -> None:
     """Printing help imports no model, database, broker or search library."""
