@@ -23,6 +23,11 @@ def dumps(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
+def escaped(value: Any) -> str:
+    """Return JSON in ASCII, for values whose text may hold NUL or half a surrogate pair."""
+    return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
 def loads(text: str) -> Any:
     """Read what `dumps` wrote."""
     return json.loads(text)

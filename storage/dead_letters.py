@@ -1,0 +1,155 @@
+"""Events that could not be applied, byte for byte, with the reason and a way back.
+
+One row for each original position, made in the transaction that rejected the event. The bytes stay those of the first
+time; reason, message and state are of the last. The dead-letter topic is fed from these rows.
+"""
+
+import base64
+import functools
+from collections.abc import Iterable, Sequence
+
+import sqlalchemy as sa
+
+from storage import engine, rows, serial, tables
+from storage.events import DeadLetter, Position, Raw
+from storage.folding import Letter
+
+_LETTERS = tables.DeadLetterRow.__table__  # type: ignore[attr-defined]
+_POSITION = ("topic", "incarnation", "partition", "offset")
+_SAID = ("uri", "stage", "reason", "message", "attempts")
+WAITING = ("open", "redriving")
+"""States of letters that are still somebody's business."""
+
+
+def store(tx: engine.Tx, letters: Iterable[Letter]) -> None:
+    """Keep rejected events; one that was rejected before gets its attempts added and the new reason.
+
+    A superseded one is closed, and keeps the reason for which it was rejected first.
+    """
+    latest = {_place(each.event.position): each for each in letters}
+    _insert().run(tx, [_row(latest[place], tx.now_ms) for place in sorted(latest)])
+
+
+@functools.cache
+def _insert() -> rows.Insert:
+    kept = "CASE WHEN excluded.state = 'superseded' THEN dead_letters.{0} ELSE {1} END"
+    said = {name: kept.format(name, f"excluded.{name}") for name in ("stage", "reason", "message")}
+    counted = {"attempts": "dead_letters.attempts + excluded.attempts", "sent_ms": kept.format("sent_ms", "NULL")}
+    return rows.Insert(
+        _LETTERS,
+        (*_POSITION, *_SAID, "key", "value", "headers", "timestamp_ms", "state", "created_ms"),
+        conflict=rows.replacing(_POSITION, ["state"], {**said, **counted}),
+        rows_max=50,  # each may hold 4 MiB
+    )
+
+
+def close(tx: engine.Tx, positions: Iterable[Position]) -> None:
+    """Close the letters at these positions, if any, as redriven: their events have been applied after all."""
+    places = sorted({_place(position) for position in positions})
+    if not places:
+        return
+    closed = (
+        sa.update(_LETTERS)
+        .where(
+            *(_LETTERS.c[name] == sa.bindparam(f"its_{name}") for name in _POSITION),
+            _LETTERS.c.state.in_(WAITING),
+        )
+        .values(state="redriven")
+    )
+    tx.execute(closed, [{f"its_{name}": part for name, part in zip(_POSITION, place, strict=True)} for place in places])
+
+
+def find(  # the one list that people page through
+    tx: engine.Tx,
+    *,
+    states: Sequence[str] = WAITING,
+    reason: str | None = None,
+    after: int = 0,
+    limit: int = 100,
+) -> list[DeadLetter]:
+    """Return the next letters with an id above `after`, by id; for the next page pass the last one's id."""
+    query = sa.select(_LETTERS).where(_LETTERS.c.id > after, _LETTERS.c.state.in_(states))
+    if reason is not None:
+        query = query.where(_LETTERS.c.reason == reason)
+    return [_letter(row) for row in tx.execute(query.order_by(_LETTERS.c.id).limit(limit))]
+
+
+def get(tx: engine.Tx, letter_id: int) -> DeadLetter | None:
+    """Return one letter."""
+    row = tx.execute(sa.select(_LETTERS).where(_LETTERS.c.id == letter_id)).first()
+    return None if row is None else _letter(row)
+
+
+def counts(tx: engine.Tx) -> dict[str, int]:
+    """Return how many letters are still somebody's business, by reason."""
+    query = (
+        sa.select(_LETTERS.c.reason, sa.func.count().label("letters"))
+        .where(_LETTERS.c.state.in_(WAITING))
+        .group_by(_LETTERS.c.reason)
+        .order_by(_LETTERS.c.reason)
+    )
+    return {row.reason: row.letters for row in tx.execute(query)}
+
+
+def mark_redriven(tx: engine.Tx, letter: DeadLetter) -> bool:
+    """Note that the event was sent again; False when the letter has changed since it was read.
+
+    It is closed by the event's coming back, not by this: `redriving` only tells people that they need not send it.
+    """
+    unchanged = (
+        _LETTERS.c.id == letter.id,
+        _LETTERS.c.attempts == letter.attempts,
+        _LETTERS.c.state.in_(WAITING),
+    )
+    return tx.execute(sa.update(_LETTERS).where(*unchanged).values(state="redriving")).rowcount == 1
+
+
+def unsent(tx: engine.Tx, limit: int = 500) -> list[DeadLetter]:
+    """Return the next letters that the dead-letter topic does not have as they now are, by id."""
+    query = sa.select(_LETTERS).where(_LETTERS.c.sent_ms.is_(None)).order_by(_LETTERS.c.id).limit(limit)
+    return [_letter(row) for row in tx.execute(query)]
+
+
+def mark_sent(tx: engine.Tx, letters: Iterable[DeadLetter]) -> int:
+    """Note that these letters are on the dead-letter topic; one rejected again since stays unsent."""
+    sent = (
+        sa.update(_LETTERS)
+        .where(_LETTERS.c.id == sa.bindparam("its_id"), _LETTERS.c.attempts == sa.bindparam("its_attempts"))
+        .values(sent_ms=tx.now_ms)
+    )
+    rows = sorted((each.id, each.attempts) for each in letters)
+    if not rows:
+        return 0
+    return tx.execute(sent, [{"its_id": letter_id, "its_attempts": attempts} for letter_id, attempts in rows]).rowcount
+
+
+def _place(position: Position) -> tuple[str, int, int, int]:
+    return position.topic, position.incarnation, position.partition, position.offset
+
+
+def _row(letter: Letter, now_ms: int) -> tuple[object, ...]:
+    raw = letter.event.raw
+    said = (letter.event.uri, letter.stage, letter.reason, letter.message, letter.attempts)
+    record = (raw.key, raw.value, _headers_text(raw.headers), raw.timestamp_ms)
+    return (*_place(letter.event.position), *said, *record, letter.state, now_ms)
+
+
+def _headers_text(headers: Iterable[tuple[str, bytes]]) -> str:
+    """Return headers as JSON text; names are escaped, since they need not be valid Unicode."""
+    return serial.escaped([[name, base64.b64encode(value).decode("ascii")] for name, value in headers])
+
+
+def _letter(row: sa.Row[tuple[object, ...]]) -> DeadLetter:
+    headers = tuple((name, base64.b64decode(value)) for name, value in serial.loads(row.headers))
+    return DeadLetter(
+        id=row.id,
+        position=Position(row.topic, row.incarnation, row.partition, row.offset),
+        uri=row.uri,
+        stage=row.stage,
+        reason=row.reason,
+        message=row.message,
+        attempts=row.attempts,
+        raw=Raw(key=row.key, value=row.value, headers=headers, timestamp_ms=row.timestamp_ms),
+        state=row.state,
+        created_ms=row.created_ms,
+    )

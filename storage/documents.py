@@ -1,0 +1,143 @@
+"""Documents in the store of record: reading them whole, and storing what folding made of them.
+
+Searching is the view's business.
+"""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from facets.documents import Document, Status
+from storage import batches, engine, folding, rows, serial, tables
+from storage.events import Position
+
+_DOCUMENTS = tables.DocumentRow.__table__  # type: ignore[attr-defined]
+_BODIES = tables.BodyRow.__table__  # type: ignore[attr-defined]
+# Of a document, what folding reads and writes: the fields of `folding.Standing` in their order.
+_STANDING = (
+    *("uri", "collection", "scope", "key", "version", "revision", "indexed_as", "status", "body_hash", "state"),
+    *("event_source", "event_id", "traceparent", "log_topic", "log_incarnation", "log_partition", "log_offset"),
+)
+_WRITTEN = (*_STANDING, "written_ms", "cleared_ms", "due_ms")
+# What a clearing leaves of the answers and of the place in the queue.
+_CLEARED = {
+    **dict.fromkeys(("reason", "reason_message", "facets", "evaluation", "fingerprint", "classified_ms"), "NULL"),
+    **dict.fromkeys(("feed_seq", "owner", "lease_until_ms", "claimed_ms", "claimed_fingerprint"), "NULL"),
+    **dict.fromkeys(("lane", "attempt", "calls_made", "retries", "crashes", "tries", "retry_wait_ms"), "0"),
+    "memo_after_ms": "NULL",
+}
+# What an event sets that clears nothing.
+_STAMPED = (
+    *("collection", "scope", "key", "version", "state", "event_source", "event_id", "traceparent"),
+    *("log_topic", "log_incarnation", "log_partition", "log_offset"),
+)
+
+
+def get(tx: engine.Tx, uri: str) -> Document | None:
+    """Return a document; a deleted one too, its status says so. None: there never was one."""
+    query = (
+        sa.select(_DOCUMENTS, _BODIES.c.body)
+        .outerjoin(_BODIES, _BODIES.c.uri == _DOCUMENTS.c.uri)
+        .where(_DOCUMENTS.c.uri == uri)
+    )
+    row = tx.execute(query).first()
+    return None if row is None else serial.document(row, row.body)
+
+
+def settled(tx: engine.Tx, uri: str, indexed_as: int) -> Document | None:
+    """Return the document once the answer for `indexed_as` is there, has failed, or is no longer wanted; else None.
+
+    A higher `indexed_as` in the result says that a later clearing superseded the one asked about.
+    """
+    waiting = sa.and_(_DOCUMENTS.c.indexed_as == indexed_as, _DOCUMENTS.c.status == Status.PENDING.value)
+    row = tx.execute(
+        sa.select(_DOCUMENTS.c.uri).where(_DOCUMENTS.c.uri == uri, _DOCUMENTS.c.indexed_as >= indexed_as, ~waiting)
+    ).first()
+    return None if row is None else get(tx, uri)
+
+
+def counts(tx: engine.Tx) -> dict[str, dict[str, int]]:
+    """Return the number of documents by collection and status; what has none is left out."""
+    query = (
+        sa.select(_DOCUMENTS.c.collection, _DOCUMENTS.c.status, sa.func.count().label("documents"))
+        .group_by(_DOCUMENTS.c.collection, _DOCUMENTS.c.status)
+        .order_by(_DOCUMENTS.c.collection, _DOCUMENTS.c.status)
+    )
+    found: dict[str, dict[str, int]] = {}
+    for row in tx.execute(query):
+        found.setdefault(row.collection, {})[row.status] = row.documents
+    return found
+
+
+def standing(tx: engine.Tx, uris: set[str]) -> dict[str, folding.Standing]:
+    """Lock these documents until the transaction ends, in uri order, and return how they stand."""
+    found = {}
+    columns = [_DOCUMENTS.c[name] for name in _STANDING]
+    for chunk in batches.chunks(sorted(uris)):
+        query = sa.select(*columns).where(_DOCUMENTS.c.uri.in_(chunk)).order_by(_DOCUMENTS.c.uri)
+        for row in tx.execute(tx.lock_rows(query)):
+            values = tuple(row)
+            found[values[0]] = folding.Standing._make((*values[:-4], Position(*values[-4:])))
+    return found
+
+
+def store(tx: engine.Tx, changes: Sequence[folding.Change]) -> None:
+    """Store what has become of documents locked before, each at most once, in uri order.
+
+    Raises:
+        IntegrityError: another transaction has made one of them since; see `engine.is_race`.
+    """
+    _store_rows(tx, changes)
+    _store_bodies(tx, [change for change in changes if change.cleared])
+
+
+def _store_rows(tx: engine.Tx, changes: Sequence[folding.Change]) -> None:
+    statements = _statements()
+    known = [change for change in changes if change.before is not None]
+    statements.cleared.run(tx, [_row(tx, change) for change in known if change.cleared])
+    statements.touched.run(tx, [_row(tx, change) for change in known if not change.cleared])
+    # Plainly: a uri that another transaction has just made must be read anew, never overwritten.
+    statements.new.run(tx, [_row(tx, change) for change in changes if change.before is None])
+
+
+def _store_bodies(tx: engine.Tx, cleared: Sequence[folding.Change]) -> None:
+    _statements().body.run(tx, [(each.after.uri, each.body) for each in cleared if each.body is not None])
+    gone = [each.after.uri for each in cleared if each.body is None and each.before is not None]
+    for chunk in batches.chunks(gone):
+        tx.execute(sa.delete(_BODIES).where(_BODIES.c.uri.in_(chunk)))
+
+
+@dataclass(frozen=True)
+class _Statements:
+    new: rows.Insert
+    cleared: rows.Insert
+    touched: rows.Insert
+    body: rows.Insert
+
+
+@functools.cache
+def _statements() -> _Statements:
+    insert = functools.partial(rows.Insert, _DOCUMENTS, _WRITTEN, _CLEARED)
+    # An event that changed nothing moves the position only.
+    moved = "CASE WHEN excluded.version = documents.version THEN documents.{0} ELSE {1} END"
+    shown = {
+        "written_ms": moved.format("written_ms", "excluded.written_ms"),
+        "feed_seq": moved.format("feed_seq", "NULL"),
+    }
+    return _Statements(
+        new=insert(),
+        cleared=insert(rows.replacing(["uri"], _WRITTEN[1:], _CLEARED)),
+        touched=insert(rows.replacing(["uri"], _STAMPED, shown)),
+        body=rows.Insert(_BODIES, ("uri", "body"), {}, rows.replacing(["uri"], ["body"]), rows_max=100),
+    )
+
+
+def _row(tx: engine.Tx, change: folding.Change) -> tuple[Any, ...]:
+    """Return the values of `_WRITTEN`."""
+    after, now_ms = change.after, tx.now_ms
+    at = after.position
+    due_ms = now_ms if after.status == Status.PENDING.value else None
+    return (*after[:-1], at.topic, at.incarnation, at.partition, at.offset, now_ms, now_ms, due_ms)

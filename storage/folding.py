@@ -1,0 +1,282 @@
+"""Folding: what a run of events makes of the documents it is about. Pure; it counts versions event by event.
+
+Folding a batch gives exactly what applying its events one by one would give: the same outcomes, numbers and final
+documents. The store then writes each document once.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from facets.documents import EventReason, Status
+from storage.events import Content, Event, LetterState, Outcome, Position, Stage
+
+EventKey = tuple[str, str]
+"""An event's source and id."""
+
+
+class Standing(NamedTuple):
+    """A document as it stands, as far as the next event can tell; `position` is the latest one applied to it."""
+
+    uri: str
+    collection: str
+    scope: str
+    key: str
+    version: int
+    revision: int
+    indexed_as: int
+    status: str
+    body_hash: str | None
+    state: str | None
+    source: str
+    event_id: str
+    traceparent: str | None
+    position: Position
+
+
+class Change(NamedTuple):
+    """What is to be stored of one document.
+
+    `cleared`: its answers and its place in the queue are void. `body`: the text to store; None with `cleared` means
+    there is none any more, None without it that the stored one stays.
+    """
+
+    before: Standing | None
+    after: Standing
+    cleared: bool = False
+    body: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A rejection to be kept with the event's bytes: `attempts` more at its position, the last one told here."""
+
+    event: Event
+    reason: str
+    message: str
+    stage: Stage
+    state: LetterState
+    attempts: int
+
+
+@dataclass(slots=True)
+class Fold:
+    """The result: outcomes in the order of the events, one change for each document, one letter for each position.
+
+    `redriven`: positions whose events have now been settled after they had been sent again.
+    """
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    changes: dict[str, Change] = field(default_factory=dict)
+    letters: dict[Position, Letter] = field(default_factory=dict)
+    redriven: set[Position] = field(default_factory=set)
+
+
+class Rejected(Exception):
+    """The event cannot be applied to the document as it stands."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+def fold(documents: Mapping[str, Standing], settled: Mapping[EventKey, Outcome], events: Iterable[Event]) -> Fold:
+    """Fold `events`, in log order, over the `documents` they name and the `settled` outcomes of their ids."""
+    folding = Fold()
+    known = dict(settled)
+    for event in events:
+        earlier = known.get((event.source, event.id))
+        if earlier is not None and earlier.digest == event.digest:
+            outcome = replace(earlier, duplicate=True)
+        else:
+            outcome = _judge(folding, documents, event, earlier)
+        if outcome.outcome != "rejected":
+            known[event.source, event.id] = replace(outcome, duplicate=False)
+            if event.redriven:
+                folding.redriven.add(event.position)
+        folding.outcomes.append(outcome)
+    return folding
+
+
+def _judge(folding: Fold, documents: Mapping[str, Standing], event: Event, earlier: Outcome | None) -> Outcome:
+    try:
+        content, uri = _applicable(event, earlier)
+        change = folding.changes.get(uri)
+        before = documents.get(uri) if change is None else change.after
+        _refuse_superseded(event, before)
+        after = _next(before, event, content)
+    except Rejected as rejected:
+        return _reject(folding, event, rejected)
+    if after is not None:
+        folding.changes[uri] = _changed(change, before, after, content)
+    return Outcome(
+        source=event.source,
+        id=event.id,
+        digest=event.digest,
+        outcome="unchanged" if after is None or _same(before, after) else "applied",
+        uri=uri,
+        version=None if after is None else after.version,
+        revision=None if after is None else after.revision,
+        indexed_as=None if after is None else after.indexed_as,
+    )
+
+
+def _applicable(event: Event, earlier: Outcome | None) -> tuple[Content, str]:
+    if event.content is None or event.uri is None:
+        raise Rejected(event.reason or EventReason.NOT_JSON.value, event.message or "")
+    if earlier is not None:
+        raise Rejected(
+            EventReason.ID_REUSED.value,
+            f"id {event.id[:80]!r} of source {event.source[:80]!r} was used for another event about "
+            f"{earlier.uri!r}; send this one with an id of its own",
+        )
+    return event.content, event.uri
+
+
+def _refuse_superseded(event: Event, before: Standing | None) -> None:
+    if event.redriven and before is not None and _latest(before.position, event.position) is before.position:
+        raise Rejected(
+            EventReason.SUPERSEDED.value,
+            f"the document has taken the event at offset {before.position.offset} since; send a new event instead",
+        )
+
+
+def _latest(stored: Position, position: Position) -> Position:
+    """Return the later one; between different logs there is no order, and the one that came last counts."""
+    comparable = (stored.topic, stored.partition) == (position.topic, position.partition)
+    if comparable and (stored.incarnation, stored.offset) >= (position.incarnation, position.offset):
+        return stored
+    return position
+
+
+def _next(before: Standing | None, event: Event, content: Content) -> Standing | None:
+    """Return the document after the event; None when there was none and is none."""
+    present = None if before is None or before.status == Status.DELETED.value else before
+    if content.deleted:
+        return _passed(before, event) if present is None else _deleted(present, event)
+    if present is not None and content.unless_equal and _equal(present, content):
+        return _passed(present, event)
+    if content.body is None and present is None:
+        raise Rejected(
+            EventReason.NO_DOCUMENT.value,
+            f"{event.uri!r} does not exist, so its state cannot be written alone; send a body with it",
+        )
+    return _written(before or _absent(event), event, content)
+
+
+def _passed(before: Standing | None, event: Event) -> Standing | None:
+    return None if before is None else before._replace(position=_latest(before.position, event.position))
+
+
+def _deleted(before: Standing, event: Event) -> Standing:
+    version = before.version + 1
+    return before._replace(
+        **_stamp(before, event),
+        version=version,
+        indexed_as=version,
+        status=Status.DELETED.value,
+        body_hash=None,
+        state=None,
+    )
+
+
+def _written(before: Standing, event: Event, content: Content) -> Standing:
+    version = before.version + 1
+    state = before.state if content.state is None else content.state
+    if content.body is None:
+        return before._replace(**_stamp(before, event), version=version, state=state)
+    return before._replace(
+        **_stamp(before, event),
+        version=version,
+        revision=version,
+        indexed_as=version,
+        status=(Status.EMPTY if content.blank else Status.PENDING).value,
+        body_hash=content.body_hash,
+        state=state,
+    )
+
+
+def _stamp(before: Standing, event: Event) -> dict[str, Any]:
+    """Name the event as the one that the content came from; the collection too, which may have been defined anew."""
+    return {
+        "collection": event.collection,
+        "scope": event.scope,
+        "key": event.key,
+        "source": event.source,
+        "event_id": event.id,
+        "traceparent": event.traceparent,
+        "position": _latest(before.position, event.position),
+    }
+
+
+def _absent(event: Event) -> Standing:
+    return Standing(
+        uri=event.uri or "",
+        collection=event.collection or "",
+        scope=event.scope or "",
+        key=event.key or "",
+        version=0,
+        revision=0,
+        indexed_as=0,
+        status=Status.DELETED.value,
+        body_hash=None,
+        state=None,
+        source=event.source,
+        event_id=event.id,
+        traceparent=event.traceparent,
+        position=event.position,
+    )
+
+
+def _equal(before: Standing, content: Content) -> bool:
+    if content.body is not None and content.body_hash != before.body_hash:
+        return False
+    return content.state is None or _same_state(content.state, before.state)
+
+
+def _same_state(new: str, old: str | None) -> bool:
+    if old is None or new == old:
+        return new == old
+    # The same fields in another order: a definition has been written anew since.
+    return json.dumps(json.loads(new), sort_keys=True) == json.dumps(json.loads(old), sort_keys=True)
+
+
+def _same(before: Standing | None, after: Standing) -> bool:
+    return before is not None and before.version == after.version
+
+
+def _changed(change: Change | None, before: Standing | None, after: Standing, content: Content) -> Change:
+    first = before if change is None else change.before
+    if not _same(before, after) and (content.deleted or content.body is not None):
+        return Change(first, after, cleared=True, body=content.body)
+    return Change(first, after) if change is None else change._replace(after=after)
+
+
+def _reject(folding: Fold, event: Event, rejected: Rejected) -> Outcome:
+    folding.letters[event.position] = _letter(folding.letters.get(event.position), event, rejected)
+    return Outcome(
+        source=event.source,
+        id=event.id,
+        digest=event.digest,
+        outcome="rejected",
+        reason=rejected.reason,
+        message=rejected.message,
+        uri=event.uri,
+    )
+
+
+def _letter(earlier: Letter | None, event: Event, rejected: Rejected) -> Letter:
+    superseded = rejected.reason == EventReason.SUPERSEDED.value
+    attempts = 1 if earlier is None else earlier.attempts + 1
+    if earlier is not None and superseded:  # why it failed stays more telling than why it may rest
+        return replace(earlier, state="superseded", attempts=attempts)
+    return Letter(
+        event=event if earlier is None else earlier.event,
+        reason=rejected.reason,
+        message=rejected.message,
+        stage="apply" if event.content is not None else event.stage,
+        state="superseded" if superseded else "open",
+        attempts=attempts,
+    )
