@@ -1,0 +1,181 @@
+"""What a caller asks a search for, and whether the collection can answer it.
+
+A selection is a value: it names values of choice questions, a least confidence, a filter, an order and a page. The
+filter's text is read in `facets.filters`, the cursor's in `facets.cursors`.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from facets import filters, tables
+from facets.definitions import Definition
+from facets.errors import InvalidQuery, UnknownFacet, UnknownValue, nearest
+from facets.filter_tree import Node
+from facets.questions import Choice
+from facets.tables import Column, Table
+
+MISSING = "__missing__"
+LIMIT_MAX = 200
+# More would only make the cursor long: the uri decides what is left over anyway.
+SORT_MAX = 8
+# A choice has at most 255 options, and the missing ones.
+VALUES_MAX = 256
+
+
+def _one_or_many(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+def _comma_separated(value: Any) -> Any:
+    return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
+class Selection(BaseModel):
+    """One search.
+
+    `facets` maps a choice question to the wanted options (OR inside a question, AND across them); `__missing__` wants
+    the documents without a usable answer. `sort` names columns, `-` before a name means descending. `counts` names the
+    questions to count. `scope` None means all scopes.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    collection: str
+    facets: dict[str, Annotated[tuple[str, ...], BeforeValidator(_one_or_many)]] = {}
+    min_confidence: float | None = None
+    filter: str | None = None
+    sort: Annotated[tuple[str, ...], BeforeValidator(_comma_separated)] = ()
+    limit: int = 20
+    cursor: str | None = None
+    counts: Annotated[tuple[str, ...], BeforeValidator(_comma_separated)] = ()
+    scope: str | None = None
+
+
+def selection_of(fields: Mapping[str, Any]) -> Selection:
+    """Return the selection that a caller's fields describe.
+
+    Raises:
+        InvalidQuery: a field is unknown or has a value of another type; the message names it.
+    """
+    try:
+        return Selection.model_validate(dict(fields))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the search"
+        if first["type"] == "extra_forbidden":
+            known = tuple(Selection.model_fields)
+            hint = nearest(place, known)
+            raise InvalidQuery(
+                f"there is no search field '{place}'{hint}; known: {_list(known)}", allowed=known
+            ) from None
+        raise InvalidQuery(f"{place}: {first['msg']}") from None
+
+
+def check_selection(selection: Selection, definition: Definition) -> None:
+    """Refuse what the collection cannot answer.
+
+    Raises:
+        UnknownFacet: a question that the collection does not have.
+        UnknownValue: an option that its question does not have.
+        InvalidFilter: the filter cannot be read.
+        InvalidQuery: anything else, each with a message that names what is allowed.
+    """
+    check_on_table(selection, tables.table_of(definition))
+
+
+def check_on_table(selection: Selection, table: Table) -> Node | None:
+    """Check as `check_selection` does and return the filter's tree, so that it is read once."""
+    if not 1 <= selection.limit <= LIMIT_MAX:
+        raise InvalidQuery(f"limit is {selection.limit}; it goes from 1 to {LIMIT_MAX}")
+    if selection.min_confidence is not None and not 0 <= selection.min_confidence <= 1:
+        raise InvalidQuery(f"min_confidence is {selection.min_confidence}; it goes from 0 to 1")
+    for name, values in selection.facets.items():
+        _check_facet(name, values, table)
+    _check_counts(selection.counts, table)
+    _check_sort(selection.sort, table)
+    _check_scope(selection.scope, table)
+    return None if selection.filter is None else filters.parse(selection.filter, table)
+
+
+def sorted_by(selection: Selection, table: Table) -> list[tuple[Column, bool]]:
+    """Return the columns of a checked selection's order, and whether each is descending."""
+    return [(table.columns[item.removeprefix("-")], item.startswith("-")) for item in selection.sort]
+
+
+def _check_facet(name: str, values: tuple[str, ...], table: Table) -> None:
+    question = table.questions.get(name)
+    if question is None:
+        raise _unknown_facet(name, (n for n, q in table.questions.items() if isinstance(q, Choice)))
+    if not isinstance(question, Choice):
+        raise InvalidQuery(
+            f"'{name}' is a {question.type} question; select by the filter, as in {_example(name, question.type)}"
+        )
+    if not values:
+        raise InvalidQuery(f"'{name}' is given without a value; name one or leave it out")
+    if len(values) > VALUES_MAX:
+        raise InvalidQuery(f"'{name}' is given {len(values)} values; at most {VALUES_MAX} are taken")
+    for value in values:
+        if value != MISSING and value not in question.options:
+            allowed = (*question.options, MISSING)
+            hint = nearest(value[:80], allowed)
+            raise UnknownValue(
+                f"question '{name}' has no option {value[:80]!r}{hint}; allowed: {_list(allowed)}", allowed=allowed
+            )
+
+
+def _check_counts(counts: tuple[str, ...], table: Table) -> None:
+    for name in counts:
+        if name not in table.questions:
+            raise _unknown_facet(name, table.questions)
+    _refuse_twice("counts", counts)
+
+
+def _check_sort(sort: tuple[str, ...], table: Table) -> None:
+    names = tuple(item.removeprefix("-") for item in sort)
+    if len(names) > SORT_MAX:
+        raise InvalidQuery(f"sort names {len(names)} columns; at most {SORT_MAX} are taken")
+    for name in names:
+        if name not in table.columns:
+            hint = nearest(name[:80], table.columns)
+            raise InvalidQuery(
+                f"sort: there is no column {name[:80]!r}{hint}; known: {_list(table.columns)}", allowed=table.columns
+            )
+    _refuse_twice("sort", names)
+
+
+def _check_scope(scope: str | None, table: Table) -> None:
+    if scope is None:
+        return
+    if not table.definition.scoped:
+        raise InvalidQuery(f"collection '{table.definition.name}' has no scopes; leave scope out")
+    if not scope:
+        raise InvalidQuery("scope is empty; name one or leave it out")
+
+
+def _refuse_twice(field: str, names: tuple[str, ...]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidQuery(f"{field} names '{name}' twice; once is enough")
+
+
+def _unknown_facet(name: str, known: Iterable[str]) -> UnknownFacet:
+    allowed = tuple(known)
+    return UnknownFacet(
+        f"there is no facet {name[:80]!r}{nearest(name[:80], allowed)}; known: {_list(allowed)}", allowed=allowed
+    )
+
+
+def _example(name: str, kind: str) -> str:
+    return f'"{name} = true"' if kind == "boolean" else f'"{name} >= 1"'
+
+
+def _list(names: Iterable[str]) -> str:
+    shown = tuple(names)
+    more = f" and {len(shown) - _LISTED_MAX} more" if len(shown) > _LISTED_MAX else ""
+    return ", ".join(shown[:_LISTED_MAX]) + more
+
+
+_LISTED_MAX = 30
+"""Names in one message; `allowed` holds them all."""

@@ -1,0 +1,125 @@
+"""Searches as bound SQL: pure text and parameters, no connection.
+
+Values never get into the text; names do, and every name comes from a table's own columns.
+"""
+
+# ruff: noqa: S608 (see above)
+
+from dataclasses import dataclass
+from typing import Any
+
+from facets.conditions import Clause, all_of, condition, wanted
+from facets.documents import Status
+from facets.filter_tree import Node
+from facets.selection import Selection, sorted_by
+from facets.sort_keys import SortKey, behind
+from facets.table_sql import name_of
+from facets.tables import Table
+
+HIT = (
+    "doc_uri",
+    "doc_key",
+    "doc_version",
+    "doc_revision",
+    "doc_indexed_as",
+    "CAST(doc_status AS VARCHAR)",
+    "doc_outdated",
+    "doc_facets",
+    "doc_state",
+)
+"""The cells of a hit, the first ones of a page's row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What a checked selection selects: all that its page, total and counts have in common."""
+
+    table: Table
+    selection: Selection
+    filter: Node | None
+
+    @property
+    def source(self) -> str:
+        """The table as it stands in SQL."""
+        return name_of(self.table)
+
+    @property
+    def keys(self) -> list[SortKey]:
+        """The columns of the order, before the uri."""
+        return [SortKey(column, descending) for column, descending in sorted_by(self.selection, self.table)]
+
+
+def page(query: Query, after: tuple[Any, ...] | None) -> Clause:
+    """Return the statement of one page and one row more: the cells of `HIT`, then what each sort key carries.
+
+    `after` is what the row before the page carried, its uri last; None for the first page.
+    """
+    keys = query.keys
+    where = _where(query) if after is None else all_of([_where(query), behind(keys, after)])
+    cells = ", ".join([*HIT, *(key.carried for key in keys)])
+    order = ", ".join([*(key.order for key in keys), "doc_uri"])
+    return Clause(
+        f"SELECT {cells} FROM {query.source} WHERE {where.text} ORDER BY {order} LIMIT ?",
+        (*where.values, query.selection.limit + 1),
+    )
+
+
+def uris(query: Query, *, after: str, limit: int) -> Clause:
+    """Return the statement of the selected uris behind `after`, in order."""
+    where = all_of([_where(query), Clause("doc_uri > ?", (after,))])
+    return Clause(
+        f"SELECT doc_uri FROM {query.source} WHERE {where.text} ORDER BY doc_uri LIMIT ?", (*where.values, limit)
+    )
+
+
+def total(query: Query) -> Clause:
+    """Return the statement that counts what is selected."""
+    where = _where(query)
+    return Clause(f"SELECT count(*) FROM {query.source} WHERE {where.text}", where.values)
+
+
+def pending(query: Query) -> Clause:
+    """Return the statement that counts the documents still to be answered, in the selection's scope."""
+    where = all_of([Clause("doc_status = ?", (Status.PENDING.value,)), *_scope(query.selection)])
+    return Clause(f"SELECT count(*) FROM {query.source} WHERE {where.text}", where.values)
+
+
+def counts(query: Query) -> Clause:
+    """Return the statement of all counts: rows of (number of the facet, value, status, documents, confident ones).
+
+    A facet is counted over what matches everything but its own selection.
+    """
+    parts = [_count(query, number, name) for number, name in enumerate(query.selection.counts)]
+    return Clause(
+        " UNION ALL ".join(part.text for part in parts), tuple(value for part in parts for value in part.values)
+    )
+
+
+def _count(query: Query, number: int, name: str) -> Clause:
+    bucket = query.table.buckets_of(name).quoted
+    where = _where(query, but=name)
+    least = query.selection.min_confidence
+    confident = Clause("count(*)")
+    if least is not None:
+        confident = Clause(f'count(*) FILTER (WHERE "{name}_confidence" >= ?)', (least,))
+    # The status tells why a value is missing; where there is a value, it is always the same.
+    return Clause(
+        f"SELECT {number}, CAST({bucket} AS VARCHAR), CAST(doc_status AS VARCHAR), count(*), {confident.text} "
+        f"FROM {query.source} WHERE {where.text} GROUP BY {bucket}, doc_status",
+        (*confident.values, *where.values),
+    )
+
+
+def _where(query: Query, *, but: str | None = None) -> Clause:
+    selection = query.selection
+    parts = [Clause("doc_status <> ?", (Status.DELETED.value,)), *_scope(selection)]
+    for name, values in selection.facets.items():
+        if name != but:
+            parts.append(wanted(query.table.columns[name], values, selection.min_confidence))
+    if query.filter is not None:
+        parts.append(condition(query.filter))
+    return all_of(parts)
+
+
+def _scope(selection: Selection) -> list[Clause]:
+    return [] if selection.scope is None else [Clause("doc_scope = ?", (selection.scope,))]

@@ -1,0 +1,252 @@
+"""The view: DuckDB tables kept current from the feed, and the search over them.
+
+The database is private to this object: in memory, or a temporary file that nobody else opens. It can be built
+again from the feed at any time, so nothing of it is made durable.
+
+Two locks. `_writing` admits one writer. `_switching` is held only for the moments in which what readers see changes,
+and in which a reader takes its snapshot: a search never waits for a batch, and its definitions, position and rows
+belong together.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from facets import cursors, replies, rows, sql, table_sql, tables
+from facets.conditions import Clause
+from facets.definitions import Definitions
+from facets.documents import Record
+from facets.errors import UnknownCollection, nearest
+from facets.scratch import Scratch
+from facets.selection import Selection, check_on_table
+from facets.sql import Query
+from facets.tables import Table
+
+if TYPE_CHECKING:
+    import duckdb
+
+# One JSON text holds at most this many rows; the feed's pages are as long.
+BATCH_ROWS_MAX = 5_000
+# Search shares the machine with the side chain and, in the local runtime, with the model.
+THREADS_MAX = 4
+
+
+class View:
+    """Searches the documents that `apply` was given.
+
+    All methods may be called from any thread at any time. They block: a coroutine calls them through one
+    `asyncio.to_thread`.
+    """
+
+    def __init__(self, *, folder: Path | None = None, store_id: str | None = None) -> None:
+        self._store_id = store_id
+        self._scratch = Scratch(folder) if folder is not None else None
+        self._connection = _open(self._scratch)
+        self._writing = threading.Lock()
+        self._switching = threading.Lock()
+        self._tables: Mapping[str, Table] = {}
+        self._makers: Mapping[str, rows.RowMaker] = {}
+        self._position = 0
+
+    @property
+    def position(self) -> int:
+        """The highest `feed_seq` applied; 0 before the first, and again when a table was made anew."""
+        return self._position
+
+    def define(self, definitions: Definitions) -> None:
+        """Search these collections from now on.
+
+        Where columns or fingerprint changed the table is made anew, empty; then `position` is 0, and the caller feeds
+        the view from the start. What the other tables hold stays.
+        """
+        with self._writing:
+            wanted = {name: tables.table_of(each) for name, each in definitions.by_name.items()}
+            changed = [name for name in wanted if not _same(self._tables.get(name), wanted[name])]
+            dropped = [name for name in self._tables if name not in wanted or name in changed]
+            with self._changing() as cursor:
+                for name in dropped:
+                    cursor.execute(f"DROP TABLE {table_sql.name_of(self._tables[name])}")
+                for name in changed:
+                    cursor.execute(table_sql.create_table(wanted[name]))
+                if changed:
+                    cursor.execute(table_sql.WRITE_POSITION, [0])
+                with self._switching:
+                    cursor.execute("COMMIT")
+                    self._tables = wanted
+                    self._makers = {name: rows.RowMaker(table) for name, table in wanted.items()}
+                    self._position = 0 if changed else self._position
+
+    def apply(self, records: Sequence[Record]) -> None:
+        """Take a batch of the feed, all of it or nothing.
+
+        Records may come again, out of order and several of one uri: what is older than what the view holds changes
+        nothing. Deleted documents stay inside, hidden, as guards. Records of collections that are not defined here are
+        passed over.
+        """
+        if not records:
+            return
+        with self._writing:
+            position = max(self._position, *(record.feed_seq for record in records))
+            with self._changing() as cursor:
+                for name, found in _by_collection(records).items():
+                    if name in self._tables:
+                        self._upsert(cursor, name, found)
+                cursor.execute(table_sql.WRITE_POSITION, [position])
+                with self._switching:
+                    cursor.execute("COMMIT")
+                    self._position = position
+
+    def search(self, selection: Selection) -> dict[str, Any]:
+        """Return the reply of DESIGN §8 without its links; hits, total and counts are from one snapshot.
+
+        Raises:
+            UnknownCollection: the collection is not defined here.
+            InvalidCursor: the cursor does not fit.
+            InvalidQuery: as `selection.check_selection` does.
+        """
+        started = time.perf_counter()
+        with self._snapshot() as (cursor, known, position):
+            query = _query(selection, known)
+            found = _fetch(cursor, sql.page(query, cursors.decode(selection, query.table)))
+            total = _fetch(cursor, sql.total(query))[0][0]
+            counts = _fetch(cursor, sql.counts(query)) if selection.counts else []
+            pending = _fetch(cursor, sql.pending(query))[0][0]
+        shown = found[: selection.limit]
+        hits = [replies.hit(row) for row in shown]
+        more = len(found) > len(shown)
+        return {
+            "keys": [hit["key"] for hit in hits],
+            "hits": hits,
+            "total": total,
+            "facets": replies.facets(query, counts),
+            "next_cursor": cursors.encode(_carried(shown[-1]), selection, query.table) if more else None,
+            "as_of": {"token": self._token(position), "pending": pending},
+            "took_ms": round((time.perf_counter() - started) * 1000, 1),
+        }
+
+    def uris(self, selection: Selection, *, after: str = "", limit: int = BATCH_ROWS_MAX) -> list[str]:
+        """Return the next `limit` selected uris behind `after`, in order; sort, page and counts are of no account.
+
+        Raises:
+            InvalidQuery: as `search` does.
+        """
+        with self._snapshot() as (cursor, known, _):
+            found = _fetch(cursor, sql.uris(_query(selection, known), after=after, limit=limit))
+        return [uri for (uri,) in found]
+
+    def close(self) -> None:
+        """Release the database and remove its file; safe to call twice."""
+        with self._writing, self._switching:
+            self._connection.close()
+            if self._scratch is not None:
+                self._scratch.close()
+
+    def _upsert(self, cursor: "duckdb.DuckDBPyConnection", name: str, records: Sequence[Record]) -> None:
+        statement = table_sql.upsert(self._tables[name])
+        newest = rows.fold(records)
+        for start in range(0, len(newest), BATCH_ROWS_MAX):
+            cursor.execute(statement, [self._makers[name].batch(newest[start : start + BATCH_ROWS_MAX])])
+
+    @contextlib.contextmanager
+    def _changing(self) -> "Iterator[duckdb.DuckDBPyConnection]":
+        """Run a transaction that its user commits; undone if it did not get there."""
+        cursor = self._cursor()
+        cursor.execute("BEGIN TRANSACTION")
+        try:
+            yield cursor
+        except BaseException:
+            cursor.execute("ROLLBACK")
+            raise
+        finally:
+            cursor.close()
+
+    @contextlib.contextmanager
+    def _snapshot(self) -> "Iterator[tuple[duckdb.DuckDBPyConnection, Mapping[str, Table], int]]":
+        with self._switching:
+            cursor = self._connection.cursor()
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            # DuckDB takes the snapshot at the first read, not at BEGIN.
+            [(position,)] = cursor.execute(table_sql.READ_POSITION).fetchall()
+            known = self._tables
+        try:
+            yield cursor, known, position
+        finally:
+            cursor.execute("ROLLBACK")
+            cursor.close()
+
+    def _cursor(self) -> "duckdb.DuckDBPyConnection":
+        with self._switching:
+            return self._connection.cursor()
+
+    def _token(self, position: int) -> str:
+        return str(position) if self._store_id is None else f"{self._store_id}:{position}"
+
+
+def _open(scratch: Scratch | None) -> "duckdb.DuckDBPyConnection":
+    import duckdb
+
+    connection = duckdb.connect(
+        config={
+            "threads": _threads(),
+            # Nothing is ever read from or fetched into this process behind our back.
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "temp_directory": "" if scratch is None else str(scratch.folder / "spill"),
+        }
+    )
+    if scratch is None:
+        connection.execute(f"ATTACH ':memory:' AS {table_sql.CATALOG}")
+    else:
+        connection.execute(
+            f"ATTACH '{_quoted(scratch.folder / 'view.duckdb')}' AS {table_sql.CATALOG} (RECOVERY_MODE no_wal_writes)"
+        )
+    connection.execute("SET enable_external_access = false")
+    connection.execute(table_sql.CREATE_POSITION)
+    return connection
+
+
+def _threads() -> int:
+    import os
+
+    return min(THREADS_MAX, os.cpu_count() or 1)
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")
+
+
+def _same(known: Table | None, wanted: Table) -> bool:
+    return (
+        known is not None
+        and known.columns == wanted.columns
+        and known.definition.fingerprint == wanted.definition.fingerprint
+    )
+
+
+def _by_collection(records: Sequence[Record]) -> dict[str, list[Record]]:
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        found.setdefault(record.collection, []).append(record)
+    return found
+
+
+def _query(selection: Selection, known: Mapping[str, Table]) -> Query:
+    table = known.get(selection.collection)
+    if table is None:
+        hint = nearest(selection.collection[:80], known)
+        names = ", ".join(sorted(known)) or "none yet"
+        raise UnknownCollection(
+            f"there is no collection {selection.collection[:80]!r}{hint}; known: {names}", allowed=sorted(known)
+        )
+    return Query(table, selection, check_on_table(selection, table))
+
+
+def _fetch(cursor: "duckdb.DuckDBPyConnection", statement: Clause) -> list[tuple[Any, ...]]:
+    return cursor.execute(statement.text, statement.values).fetchall()
+
+
+def _carried(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (*row[len(sql.HIT) :], row[0])
