@@ -35,10 +35,13 @@ def number(tx: engine.Tx, limit: int = NUMBERED_MAX) -> int:
     place = sa.func.row_number().over(order_by=picked.c.uri).label("place")
     numbered = sa.select(picked.c.uri, place).cte("numbered")
     given = sa.update(_DOCUMENTS).where(_DOCUMENTS.c.uri == numbered.c.uri).values(feed_seq=base + numbered.c.place)
-    count = tx.execute(given).rowcount
-    # 3. The counter itself.
-    tx.execute(sa.update(_STORES).values(feed_seq=base + count))
-    return count
+    tx.execute(given)
+    # 3. The counter itself. (A driver's row count cannot be had: sqlite3 gives none for a statement with a CTE.)
+    highest = int(tx.execute(sa.select(sa.func.max(_DOCUMENTS.c.feed_seq))).scalar_one() or 0)
+    if highest <= base:  # whatever has changed is locked by somebody
+        return 0
+    tx.execute(sa.update(_STORES).values(feed_seq=highest))
+    return highest - base
 
 
 def read(tx: engine.Tx, after: int, limit: int, collection: str | None = None) -> list[Record]:
