@@ -6,7 +6,7 @@ or level that is no longer declared, or an answer of another type, is left out, 
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from facets import columns, states
@@ -17,7 +17,7 @@ from facets.tables import Table
 Row = dict[str, Any]
 _Reader = Callable[[Mapping[str, Any], Row], None]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
+_SECONDS_A_DAY = 86_400
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 # Records come from a store that takes neither NaN nor cycles.
@@ -36,7 +36,9 @@ def fold(records: Iterable[Record]) -> list[Record]:
 
 def microseconds(moment: datetime) -> int:
     """Return a moment as microseconds since 1970 in UTC, exactly; one without a zone is taken as UTC."""
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
+    since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
+    # By hand: dividing by a timedelta takes three times as long, and this is done for every record.
+    return (since.days * _SECONDS_A_DAY + since.seconds) * 1_000_000 + since.microseconds
 
 
 class RowMaker:
@@ -58,7 +60,7 @@ class RowMaker:
             "doc_uri": record.uri,
             "doc_key": record.key,
             "doc_scope": record.scope,
-            "doc_status": record.status.value,
+            "doc_status": record.status,
             "doc_version": record.version,
             "doc_revision": record.revision,
             "doc_indexed_as": record.indexed_as,
@@ -78,12 +80,12 @@ class RowMaker:
     def _add_answers(self, record: Record, row: Row) -> None:
         facets = record.facets or {}
         row["doc_outdated"] = record.fingerprint != self._fingerprint
-        row["doc_facets"] = _encode(facets)
+        row["doc_facets"] = facets
         for read in self._answers:
             read(facets, row)
 
     def _add_state(self, state: Mapping[str, Any], row: Row) -> None:
-        row["doc_state"] = _encode(state)
+        row["doc_state"] = state
         for name, column, read in self._state:
             value = state.get(name)
             # A state that was checked against an older schema may hold another type: it has no value in this column.

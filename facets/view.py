@@ -145,10 +145,12 @@ class View:
                 self._scratch.close()
 
     def _upsert(self, cursor: "duckdb.DuckDBPyConnection", name: str, records: Sequence[Record]) -> None:
-        statement = table_sql.upsert(self._tables[name])
+        table = self._tables[name]
         newest = rows.fold(records)
         for start in range(0, len(newest), BATCH_ROWS_MAX):
-            cursor.execute(statement, [self._makers[name].batch(newest[start : start + BATCH_ROWS_MAX])])
+            batch = self._makers[name].batch(newest[start : start + BATCH_ROWS_MAX])
+            cursor.execute(table_sql.stage(table), [batch])
+            cursor.execute(table_sql.upsert(table))
 
     @contextlib.contextmanager
     def _changing(self) -> "Iterator[duckdb.DuckDBPyConnection]":
