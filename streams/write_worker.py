@@ -1,0 +1,349 @@
+"""From the documents topic into the store: every record once, in order, whatever Kafka delivers.
+
+The store's positions are the position of record, not the consumer group's. What arrives in order is applied as it
+comes. Anything else (a jump, a redelivery, a partition that stood still, a topic that was made anew) is only a reason
+to ask the log itself, and what the log says is applied.
+
+What a crash means, step by step: before the commit nothing has happened, and the records come again; after it the
+position stands above them, so that they are skipped when they come again. Acknowledging to Kafka is the caller's, after
+`handle` has returned, and serves the lag tools alone.
+"""
+
+import asyncio
+import functools
+import hashlib
+import itertools
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import structlog
+from aiokafka.partitioner import murmur2
+
+from facets import errors
+from facets.definitions import Definitions
+from facets.documents import EventReason
+from storage import definitions, positions, tallies, writes
+from storage.engine import Store, Tx
+from storage.events import Applied, Batch, Event, Outcome, Position, Raw
+from storage.positions import PositionState
+from streams import events, failpoints, log_reader
+from streams.log_reader import Log, LogRecord
+
+EVENTS_MAX = 500
+"""Events of one transaction."""
+IDLE_S = 10.0
+"""How long an owned partition may stand still before the log is asked whether it really does."""
+QUIET_S = 5.0
+"""A record after a pause this long is checked against the log first: a topic can be made anew meanwhile."""
+RETRY_FIRST_S = 0.1
+RETRY_MOST_S = 5.0
+
+MISPLACED = "misplaced_keys"
+"""Tally of records that stand on another partition than their key's: their producer hashes keys in another way."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Stats:
+    """Counts since the start of this process."""
+
+    applied: int = 0
+    unchanged: int = 0
+    rejected: int = 0
+    redelivered: int = 0
+    reread: int = 0
+    """Records taken from the log itself, because they did not come in order or not at all."""
+    incarnations: int = 0
+    misplaced: int = 0
+
+
+class WriteWorker:
+    """Applies the records of the owned partitions. One at a time is enough for a process; calls wait for each other.
+
+    A store or a broker that is away is waited for, as long as it takes: `waiting` then says for what. Only errors that
+    make going on wrong leave these methods.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        source: Log,
+        topic: str,
+        *,
+        partitions: int | None = None,
+        on_applied: Callable[[Sequence[Outcome]], None] | None = None,
+        failpoint: Callable[[str], None] = failpoints.failpoint,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Work on `topic` of `source`, with `partitions` in all (None: keys are not checked against them)."""
+        self.stats = Stats()
+        self.waiting: str | None = None
+        self._store = store
+        self._log = source
+        self._topic = topic
+        self._partitions = partitions
+        self._on_applied = on_applied or (lambda _outcomes: None)
+        self._failpoint = failpoint
+        self._clock = clock
+        self._working = asyncio.Lock()
+        self._owned: frozenset[int] = frozenset()
+        self._sound_at: dict[int, float] = {}
+        """When a partition was last seen to be what the store has a position of."""
+        self._generation = -1
+        self._definitions = Definitions([])
+
+    async def assigned(self, partitions: Iterable[int]) -> None:
+        """Take these partitions and no others, and check each against the log before its first record."""
+        async with self._working:
+            self._owned = frozenset(partitions)
+            self._sound_at.clear()
+            for partition in sorted(self._owned):
+                await self._insist(functools.partial(self._verify, partition))
+
+    async def handle(self, records: Sequence[LogRecord]) -> None:
+        """Apply what was delivered; return when everything up to these records has been committed.
+
+        Records of one partition must be in the order in which they were delivered.
+        """
+        async with self._working:
+            await self._insist(functools.partial(self._handle, records))
+        self._failpoint("apply.after_commit")
+
+    async def check_idle(self) -> int:
+        """Ask the log about owned partitions that have stood still, and apply what was never delivered.
+
+        Returns:
+            How many records that was.
+        """
+        async with self._working:
+            before = self.stats.reread
+            for partition in sorted(self._owned):
+                if self._clock() - self._sound_at.get(partition, -IDLE_S) >= IDLE_S:
+                    await self._insist(functools.partial(self._catch_up, partition, None))
+            return self.stats.reread - before
+
+    async def _insist(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Do `work` again until store and broker let it pass: all of it may be done twice."""
+        pause_s = RETRY_FIRST_S
+        while True:
+            try:
+                await work()
+            except positions.PositionGap as gap:  # somebody else moved the position; what is true now is asked again
+                said = gap.args[0]
+            except errors.TransientError as error:
+                said = error.message
+            else:
+                self.waiting = None
+                return
+            self.waiting = said
+            log.warning("write_worker_waits", topic=self._topic, reason=said, pause_s=pause_s)
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, RETRY_MOST_S)
+
+    async def _handle(self, records: Sequence[LogRecord]) -> None:
+        states = await self._look()
+        in_order: list[Batch] = []
+        for partition, group in itertools.groupby(sorted(records, key=_partition), key=_partition):
+            delivered = list(group)
+            state = states.get(partition)
+            if state is not None and self._is_sound(partition) and _continues(state, delivered):
+                in_order.append(self._batch(partition, state, delivered, delivered[-1].offset + 1))
+            else:
+                await self._catch_up(partition, delivered[-1].offset + 1)
+        if in_order:
+            await self._apply(in_order)
+
+    async def _look(self) -> dict[int, PositionState]:
+        """Read the positions, and the active definitions when they have changed."""
+        generation, states = await self._store.read(_look, self._topic)
+        if generation != self._generation:
+            self._generation, self._definitions = await self._store.read(definitions.active)
+        return states
+
+    def _is_sound(self, partition: int) -> bool:
+        return self._clock() - self._sound_at.get(partition, -QUIET_S) < QUIET_S
+
+    async def _catch_up(self, partition: int, until: int | None) -> None:
+        """Apply from the log itself what it has below `until` (None: all), after making sure that it is the same log.
+
+        What was delivered is not looked at: it may be of a log that is no longer there.
+        """
+        state, end = await self._verify(partition)
+        end = end if until is None else min(until, end)
+        await self._look()
+        while state.next_offset < end:
+            found = await self._log.read(partition, state.next_offset, end, records_max=EVENTS_MAX)
+            if found.end <= state.next_offset:
+                raise errors.BrokerUnavailable(f"{self._topic}/{partition} gave nothing from {state.next_offset} on")
+            self.stats.reread += len(found.records)
+            await self._apply([self._batch(partition, state, found.records, found.end)])
+            state = positions.moved(state, found.end, None, None)
+
+    async def _verify(self, partition: int) -> tuple[PositionState, int]:
+        """Make sure that the position is one in this log; return it with the log's end.
+
+        1. A partition never seen begins at the log's start. 2. An end below the position, or another record just below
+        it, is another log: it is applied from its start. 3. What the log no longer has is one dead letter.
+        """
+        first, end = await self._log.bounds(partition)
+        state = (await self._store.read(positions.get, self._topic)).get(partition)
+        if state is None:
+            state = await self._store.write(positions.first_seen, self._topic, partition, first)  # 1
+        if await self._is_another_log(partition, state, first, end):  # 2
+            state = await self._store.write(
+                positions.new_incarnation, self._topic, partition, after=state.incarnation, start_offset=first
+            )
+            self.stats.incarnations += 1
+            log.warning(
+                "topic_made_anew", topic=self._topic, partition=partition, incarnation=state.incarnation, start=first
+            )
+        if state.next_offset < first:  # 3
+            await self._apply([self._truncated(partition, state, first)])
+            state = positions.moved(state, first, None, None)
+        self._sound_at[partition] = self._clock()
+        return state, end
+
+    async def _is_another_log(self, partition: int, state: PositionState, first: int, end: int) -> bool:
+        if end < state.next_offset:
+            return True
+        if state.next_offset <= first:  # nothing below it is there to compare with
+            return False
+        below = state.next_offset - 1
+        found = await self._log.read(partition, below, state.next_offset, records_max=1)
+        if found.end <= below:
+            raise errors.BrokerUnavailable(f"{self._topic}/{partition} gave nothing at {below}")
+        return _mark(found.records) != (state.last_timestamp_ms, state.last_hash)
+
+    def _batch(self, partition: int, state: PositionState, records: Sequence[LogRecord], end: int) -> Batch:
+        judged = [
+            events.decode(
+                record.raw, Position(self._topic, state.incarnation, partition, record.offset), self._definitions
+            )
+            for record in records
+        ]
+        stamp, mark = _mark([record for record in records[-1:] if record.offset == end - 1])
+        return Batch(
+            topic=self._topic,
+            incarnation=state.incarnation,
+            partition=partition,
+            start=state.next_offset,
+            end=end,
+            events=tuple(judged),
+            offsets=tuple(record.offset for record in records),
+            last_timestamp_ms=stamp,
+            last_hash=mark,
+        )
+
+    def _truncated(self, partition: int, state: PositionState, first: int) -> Batch:
+        """Say in one dead letter that records were gone before they could be applied."""
+        at = Position(self._topic, state.incarnation, partition, state.next_offset)
+        message = (
+            f"the log begins at {first}: what stood at {at.offset} to {first - 1} was deleted before it was applied;"
+            " set retention.ms=-1 on the topic, and write those documents again"
+        )
+        gone = Event(
+            position=at,
+            redriven=False,
+            source=f"log:{self._topic}",
+            id=f"{at.incarnation}/{partition}/{at.offset}-{first - 1}",
+            digest=hashlib.sha256(message.encode()).hexdigest(),
+            uri=None,
+            collection=None,
+            scope=None,
+            key=None,
+            content=None,
+            reason=EventReason.LOG_TRUNCATED.value,
+            message=message,
+            stage="decode",
+            raw=Raw(None, None, (), None),
+            traceparent=None,
+        )
+        return Batch(self._topic, at.incarnation, partition, at.offset, first, (gone,), (at.offset,))
+
+    async def _apply(self, batches: Sequence[Batch]) -> None:
+        misplaced = sum(self._misplaced(batch) for batch in batches)
+        applied = await self._store.write(_commit, batches, misplaced, self._failpoint)
+        now = self._clock()
+        self._sound_at.update({batch.partition: now for batch in batches})
+        self.stats.misplaced += misplaced
+        self._count(applied)
+        self._on_applied(applied.outcomes)
+
+    def _misplaced(self, batch: Batch) -> int:
+        """Count keys that belong to another partition: two producers that disagree break the order per document."""
+        if self._partitions is None:
+            return 0
+        wrong = [
+            event.raw.key
+            for event in batch.events
+            if event.raw.key is not None and partition_of(event.raw.key, self._partitions) != batch.partition
+        ]
+        if wrong:
+            log.warning(
+                "keys_on_wrong_partition",
+                topic=self._topic,
+                partition=batch.partition,
+                count=len(wrong),
+                key=wrong[0][:80].decode(errors="replace"),
+                mend="set the producer's partitioner to murmur2_random",
+            )
+        return len(wrong)
+
+    def _count(self, applied: Applied) -> None:
+        self.stats.redelivered += applied.redelivered
+        for outcome in applied.outcomes:
+            if outcome.outcome == "applied":
+                self.stats.applied += not outcome.duplicate
+            elif outcome.outcome == "rejected":
+                self.stats.rejected += 1
+            self.stats.unchanged += outcome.outcome == "unchanged" or outcome.duplicate
+            log.info(
+                "event_settled",
+                topic=self._topic,
+                id=outcome.id,
+                uri=outcome.uri,
+                outcome=outcome.outcome,
+                reason=outcome.reason,
+                version=outcome.version,
+            )
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """Return the partition that Java's producer and aiokafka put a key on."""
+    return (int(murmur2(key)) & 0x7FFFFFFF) % partitions
+
+
+def _partition(record: LogRecord) -> int:
+    return record.partition
+
+
+def _continues(state: PositionState, records: Sequence[LogRecord]) -> bool:
+    """Say whether these are exactly the next records."""
+    return all(record.offset == state.next_offset + index for index, record in enumerate(records))
+
+
+def _mark(records: Sequence[LogRecord]) -> tuple[int | None, str | None]:
+    """Return what tells one log from another at an offset: time and hash of its record, None where there is none."""
+    if not records:
+        return None, None
+    return records[0].raw.timestamp_ms, log_reader.record_hash(records[0].raw)
+
+
+def _look(tx: Tx, topic: str) -> tuple[int, dict[int, PositionState]]:
+    return definitions.generation(tx), positions.get(tx, topic)
+
+
+def _commit(tx: Tx, batches: Sequence[Batch], misplaced: int, failpoint: Callable[[str], None]) -> Applied:
+    """Apply in one transaction, only if these are still the newest incarnations."""
+    newest = positions.get(tx, batches[0].topic)
+    for batch in batches:
+        state = newest.get(batch.partition)
+        if state is None or state.incarnation != batch.incarnation:
+            raise positions.PositionGap(batch.topic, batch.incarnation, batch.partition, None)
+    applied = writes.apply(tx, batches)
+    if misplaced:
+        tallies.add(tx, MISPLACED, misplaced)
+    failpoint("apply.before_commit")
+    return applied

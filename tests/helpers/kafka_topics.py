@@ -1,0 +1,148 @@
+"""What tests do to Kafka topics: fill, truncate, make anew, and see what stands in them and what a group committed."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import aiokafka
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.records_to_delete import RecordsToDelete
+from aiokafka.errors import KafkaError
+
+from facets import collections
+from facets.definitions import definition_of
+from facets.questions import choice
+from storage import definitions
+from storage.engine import Tx
+from storage.events import Raw
+from streams import events, kafka_clients, topics
+from streams.settings import KafkaSettings
+
+
+def activate(tx: Tx) -> None:
+    """Make the collection `tickets/*` active, with a title as its state."""
+    collection = collections.define_collection(
+        name="tickets",
+        pattern="tickets/*",
+        evaluator="fake",
+        state={"title": "string"},
+        questions={"topic": choice(ask="What is it about?", options={"billing": "Money", "other": "Anything else"})},
+    )
+    identity = {"kind": "fake", "model": "fake", "parameters": {}, "version": "1", "validator": "1"}
+    made = definition_of(collection, evaluator_name="fake", kind="fake", model="fake", identity=identity)
+    definitions.activate(tx, [made])
+
+
+def write(uri: str, body: str, event_id: str | None = None) -> events.Message:
+    """A valid write; its id is the uri and the body unless told otherwise."""
+    return events.encode_write(uri, body=body, state=None, source="test", event_id=event_id or f"{uri}:{body}")
+
+
+async def make(bootstrap: str, prefix: str, *, partitions: int = 1, **given: object) -> KafkaSettings:
+    """Make the three topics under a prefix; return the settings for them."""
+    settings = KafkaSettings(
+        bootstrap_servers=bootstrap, topic_prefix=prefix, group_id=prefix, partitions=partitions, **given
+    )
+    await topics.create_topics(settings)
+    return settings
+
+
+@asynccontextmanager
+async def admin(settings: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]:
+    """A started admin client."""
+    client = AIOKafkaAdminClient(**kafka_clients.admin_arguments(settings))
+    await client.start()
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+@asynccontextmanager
+async def producing(settings: KafkaSettings, **own: object) -> AsyncIterator[aiokafka.AIOKafkaProducer]:
+    """A started producer."""
+    producer = aiokafka.AIOKafkaProducer(**kafka_clients.producer_arguments(settings, **own))
+    await producer.start()
+    try:
+        yield producer
+    finally:
+        await producer.stop()
+
+
+async def fill(
+    settings: KafkaSettings,
+    messages: Sequence[events.Message],
+    *,
+    topic: str | None = None,
+    partition: int | None = None,
+) -> None:
+    """Produce to the documents topic (or another), all acknowledged when this returns."""
+    into = topic or topics.topic_names(settings.topic_prefix).documents
+    async with producing(settings) as producer:
+        sent = [
+            await producer.send(into, one.value, one.key, partition=partition, headers=list(one.headers))
+            for one in messages
+        ]
+        await asyncio.gather(*sent)
+
+
+async def transaction(settings: KafkaSettings, messages: Sequence[events.Message], *, commit: bool) -> None:
+    """Produce to the documents topic in one transaction, and commit or abort it."""
+    into = topics.topic_names(settings.topic_prefix).documents
+    async with producing(settings, transactional_id=f"{into}.test") as producer:
+        await producer.begin_transaction()
+        for one in messages:
+            await producer.send_and_wait(into, one.value, one.key, headers=list(one.headers))
+        await (producer.commit_transaction() if commit else producer.abort_transaction())
+
+
+async def truncate(settings: KafkaSettings, before: int, *, partition: int = 0) -> None:
+    """Delete what the documents topic has below an offset."""
+    place = aiokafka.TopicPartition(topics.topic_names(settings.topic_prefix).documents, partition)
+    async with admin(settings) as client:
+        await client.delete_records({place: RecordsToDelete(before)})
+
+
+async def make_anew(settings: KafkaSettings) -> None:
+    """Delete the documents topic and make it again, empty."""
+    name = topics.topic_names(settings.topic_prefix).documents
+    async with admin(settings) as client:
+        await client.delete_topics([name])
+        deadline = time.monotonic() + 20
+        while not any(report.created for report in await topics.create_topics(settings)):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{name} was not deleted in time")
+
+
+async def committed(settings: KafkaSettings) -> dict[int, int]:
+    """What the group has committed of the documents topic, by partition."""
+    async with admin(settings) as client:
+        try:
+            found = await client.list_consumer_group_offsets(settings.group_id)
+        except KafkaError:
+            return {}
+    return {place.partition: said.offset for place, said in found.items() if said.offset >= 0}
+
+
+async def contents(
+    settings: KafkaSettings, topic: str, count: int, *, deadline_s: float = 20.0
+) -> list[aiokafka.ConsumerRecord]:
+    """Read committed records of a topic from its start until there are `count`; fewer when the time is up."""
+    arguments = kafka_clients.consumer_arguments(settings, group_id=None, auto_offset_reset="earliest")
+    consumer = aiokafka.AIOKafkaConsumer(topic, **arguments)
+    await consumer.start()
+    found: list[aiokafka.ConsumerRecord] = []
+    deadline = time.monotonic() + deadline_s
+    try:
+        while len(found) < count and time.monotonic() < deadline:
+            for records in (await consumer.getmany(timeout_ms=200)).values():
+                found += records
+    finally:
+        await consumer.stop()
+    return found
+
+
+def raw(message: events.Message, timestamp_ms: int = 1_000) -> Raw:
+    """A message as a log would have it."""
+    return Raw(message.key, message.value, message.headers, timestamp_ms)
