@@ -32,7 +32,9 @@ _ITEMS = tables.JobItemRow.__table__  # type: ignore[attr-defined]
 _C = _DOCUMENTS.c
 _IDENTITY: dict[str, batches.Kind] = {"uri": "text", "indexed_as": "bigint"}
 _ANSWER: dict[str, batches.Kind] = {**_IDENTITY, "fingerprint": "text", "facets": "text", "evaluation": "text"}
-_OPEN = _ITEMS.c.state.in_([sa.literal_column("'waiting'"), sa.literal_column("'asked'")])
+# Written out, as in `candidates`: SQLite would read every item of every job otherwise.
+OPEN_ITEM = _ITEMS.c.state.in_([sa.literal_column("'waiting'"), sa.literal_column("'asked'")])
+"""The condition that an item of a reindex job has not ended."""
 
 
 def lock(tx: engine.Tx, uris: Iterable[str]) -> dict[str, sa.Row[Any]]:
@@ -70,7 +72,7 @@ def close_items(tx: engine.Tx, identities: Iterable[Identity], state: str) -> No
     for chunk in batches.chunks(sorted(identities)):
         ended = batches.table(tx, "ended", _IDENTITY, [{"uri": uri, "indexed_as": as_} for uri, as_ in chunk])
         asked = sa.and_(_ITEMS.c.uri == ended.c.uri, _ITEMS.c.indexed_as == ended.c.indexed_as)
-        tx.execute(sa.update(_ITEMS).where(asked, _OPEN, _ITEMS.c.state == "asked").values(state=state))
+        tx.execute(sa.update(_ITEMS).where(asked, OPEN_ITEM, _ITEMS.c.state == "asked").values(state=state))
 
 
 def count_discarded(tx: engine.Tx, name: str, n: int) -> None:

@@ -13,7 +13,7 @@ from sqlalchemy import exc
 
 from facets import errors
 from facets.documents import EventReason
-from storage import dead_letters, documents, engine, folding, outcomes, positions, tables
+from storage import dead_letters, documents, engine, folding, outcomes, positions, settling, tables
 from storage.batches import chunks
 from storage.events import LOCAL_INCARNATION, LOCAL_PARTITION, Applied, Batch, Event, Outcome, Position
 from storage.positions import PartitionKey, PositionGap, PositionState
@@ -152,5 +152,5 @@ def _storable(position: Position) -> Position:
 def _supersede_items(tx: engine.Tx, uris: list[str]) -> None:
     items = tables.JobItemRow.__table__  # type: ignore[attr-defined]
     for chunk in chunks(uris):
-        is_open = items.c.state.in_(("waiting", "asked"))
-        tx.execute(sa.update(items).where(items.c.uri.in_(chunk), is_open).values(state="superseded"))
+        passed = sa.update(items).where(items.c.uri.in_(chunk), settling.OPEN_ITEM)
+        tx.execute(passed.values(state="superseded"))
