@@ -175,14 +175,19 @@ async def wait_answered(pipeline: "Pipeline", collection: str) -> None:
     most = waiting
     with output.Progress("answered", most) as progress:
         while waiting:
-            _give_up_when_broken(pipeline, waiting)
+            give_up_when_broken(pipeline, waiting)
             await asyncio.sleep(0.1)
             waiting = (await pipeline.store.read(queue.pending, [collection])).total
             most = max(most, waiting)
             progress.at(most - waiting, most)
 
 
-def _give_up_when_broken(pipeline: "Pipeline", waiting: int) -> None:
+def give_up_when_broken(pipeline: "Pipeline", waiting: int) -> None:
+    """Stop waiting for an evaluator that this process has found not to answer.
+
+    Raises:
+        EvaluatorUnavailable: saying what becomes of the documents.
+    """
     from facets import errors
 
     if pipeline.work is None:

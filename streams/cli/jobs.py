@@ -1,0 +1,161 @@
+"""`reindex` and `jobs`: ask again, watch it, cancel it."""
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from streams.cli import options, output, running
+
+if TYPE_CHECKING:
+    from streams.pipeline import Pipeline
+
+app = typer.Typer(help="Reindex jobs: list them, look at one, cancel one.", no_args_is_help=True)
+POLL_S = 0.2
+JobArgument = Annotated[str, typer.Argument(metavar="ID")]
+
+
+def reindex(
+    collection: Annotated[str, typer.Argument(metavar="COLLECTION")],
+    outdated: Annotated[bool, typer.Option("--outdated", help="Those answered under another fingerprint.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="All of them, whatever is remembered.")] = False,
+    scope: options.Scope = None,
+    filter_: options.Filter = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many calls it would make.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Start the job and leave.")] = False,
+    json_: options.Json = False,
+    config: options.Config = None,
+    folder: options.Folder = None,
+) -> None:
+    """Ask again: documents without facets, the outdated ones, or all."""
+    if outdated and force:
+        raise typer.BadParameter("give --outdated or --force, not both; --force takes the outdated ones too")
+    mode: Literal["missing", "outdated", "force"] = "force" if force else "outdated" if outdated else "missing"
+
+    async def work() -> int | None:
+        from storage.jobs import JobRequest
+        from streams import reindexing, wiring
+
+        request = JobRequest(collection, scope or "", mode, filter_)
+        settings = options.settings(config, folder)
+        async with wiring.open_pipeline(settings, classify=not (dry_run or detach)) as pipeline:
+            if dry_run:
+                _show_plan(await reindexing.plan(pipeline, request), json_=json_)
+                return None
+            job = await reindexing.start(pipeline, request)
+            if not detach:
+                await watch(pipeline, job.id)
+            _show(await reindexing.result(pipeline, job.id), json_=json_)
+        return None
+
+    running.run(work, again="the job stays; run the same command again to go on, or 'facetline jobs cancel ID'")
+
+
+async def run_job(
+    pipeline: "Pipeline", collection: str, mode: Literal["missing", "outdated", "force"]
+) -> dict[str, Any]:
+    """Run a job of a whole collection to its end and return its result."""
+    from storage.jobs import JobRequest
+    from streams import reindexing
+
+    job = await reindexing.start(pipeline, JobRequest(collection, "", mode, None))
+    await watch(pipeline, job.id)
+    return await reindexing.result(pipeline, job.id)
+
+
+async def watch(pipeline: "Pipeline", job_id: str) -> None:
+    """Show a job's progress until it has ended."""
+    from storage import jobs
+    from streams.cli.imports import give_up_when_broken
+
+    with output.Progress("reindexed", None) as progress:
+        while True:
+            job = await pipeline.store.read(jobs.get, job_id)
+            counts = await pipeline.store.read(jobs.progress, job_id)
+            waiting = counts.get("waiting", 0) + counts.get("asked", 0)
+            progress.at(job.total - waiting, job.total)
+            if job.state not in jobs.ACTIVE:
+                return
+            give_up_when_broken(pipeline, waiting)
+            await asyncio.sleep(POLL_S)
+
+
+@app.command("list")
+def list_(json_: options.Json = False, config: options.Config = None, folder: options.Folder = None) -> None:
+    """List jobs, newest first."""
+
+    async def work() -> int | None:
+        from storage import jobs
+        from streams import reindexing, wiring
+
+        async with wiring.open_pipeline(options.settings(config, folder), writes=False) as pipeline:
+            for job in await pipeline.store.read(jobs.list_jobs):
+                result = await reindexing.result(pipeline, job.id)
+                if json_:
+                    output.result(result)
+                else:
+                    done, total = result["progress"]["done"], result["progress"]["total"]
+                    output.text(
+                        f"{job.id}  {job.request.collection}  {job.request.mode}  {job.state}  {done} of {total}"
+                    )
+        return None
+
+    running.run(work)
+
+
+@app.command("show")
+def show(
+    job_id: JobArgument, json_: options.Json = False, config: options.Config = None, folder: options.Folder = None
+) -> None:
+    """Show one job."""
+
+    async def work() -> int | None:
+        from streams import reindexing, wiring
+
+        async with wiring.open_pipeline(options.settings(config, folder), writes=False) as pipeline:
+            _show(await reindexing.result(pipeline, job_id), json_=json_)
+        return None
+
+    running.run(work)
+
+
+@app.command("cancel")
+def cancel(
+    job_id: JobArgument, json_: options.Json = False, config: options.Config = None, folder: options.Folder = None
+) -> None:
+    """Give no more turns; what was asked about ends as usual."""
+
+    async def work() -> int | None:
+        from storage import jobs
+        from streams import reindexing, wiring
+
+        async with wiring.open_pipeline(options.settings(config, folder), writes=False) as pipeline:
+            await pipeline.store.write(jobs.cancel, job_id)
+            _show(await reindexing.result(pipeline, job_id), json_=json_)
+        return None
+
+    running.run(work)
+
+
+def _show(result: dict[str, Any], *, json_: bool) -> None:
+    if json_:
+        output.result(result)
+        return
+    progress = result["progress"]
+    others = ", ".join(
+        f"{progress[state]} {state}" for state in ("superseded", "skipped", "canceled") if progress.get(state)
+    )
+    output.text(
+        f"job {result['id']}: {result['state']}, {progress.get('reindexed', 0)} reindexed,"
+        f" {progress.get('failed', 0)} failed" + (f", {others}" if others else "")
+    )
+
+
+def _show_plan(plan: Any, *, json_: bool) -> None:
+    tokens = plan.body_bytes // 4  # the usual rule of thumb for English
+    if json_:
+        output.result(
+            {"dry_run": True, "documents": plan.documents, "calls": plan.calls, "tokens": tokens, "cost_usd": None}
+        )
+    else:
+        output.text(f"{plan.documents} documents, at most {plan.calls} calls, about {tokens} tokens of text")

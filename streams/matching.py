@@ -1,0 +1,18 @@
+"""Which documents a reindex with a filter is about: the view finds them."""
+
+import asyncio
+
+from facets.selection import Selection
+from storage.jobs import JobRequest
+from streams.follower import Follower
+
+
+async def matching(follower: Follower, request: JobRequest, after: str, limit: int) -> list[str]:
+    """Return the next `limit` uris above `after` that the request's filter matches, in order.
+
+    Raises:
+        UnknownCollection, InvalidFilter: the request is wrong.
+    """
+    view = await follower.caught_up()
+    selection = Selection(collection=request.collection, filter=request.filter, scope=request.scope or None)
+    return await asyncio.to_thread(view.uris, selection, after=after, limit=limit)

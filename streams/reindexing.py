@@ -1,0 +1,74 @@
+"""Asking for a reindex, and saying what came of it. The work itself is `streams.reindex`'s, in every process that runs
+the side chain.
+"""
+
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+from storage import jobs
+from streams.matching import matching
+from streams.pipeline import Pipeline
+
+LISTED_MAX = 1_000
+"""Names in a result's lists; the rest is read by pages."""
+PAGE = 5_000
+
+
+async def start(pipeline: Pipeline, request: jobs.JobRequest) -> jobs.Job:
+    """Create the job, or join the running one that was asked for in the same way.
+
+    Raises:
+        UnknownCollection, InvalidFilter: the request is wrong.
+        Conflict: another reindex of the same documents is running.
+    """
+    await pipeline.definition(request.collection)
+    if request.filter is not None:
+        await matching(pipeline.follower(request.collection), request, "", 1)  # refuse a wrong filter before all else
+    job, _joined = await pipeline.store.write(jobs.create, uuid.uuid4().hex[:12], request)
+    return job
+
+
+async def plan(pipeline: Pipeline, request: jobs.JobRequest) -> jobs.Plan:
+    """Say how many documents a job would have and how many calls it would make; nothing is changed."""
+    await pipeline.definition(request.collection)
+    if request.filter is None:
+        return await pipeline.store.read(jobs.plan, request)
+    parts = [await pipeline.store.read(jobs.plan, request, uris) async for uris in _pages(pipeline, request)]
+    return jobs.Plan(
+        sum(part.documents for part in parts), sum(part.calls for part in parts), sum(part.body_bytes for part in parts)
+    )
+
+
+async def _pages(pipeline: Pipeline, request: jobs.JobRequest) -> AsyncIterator[list[str]]:
+    after = ""
+    while uris := await matching(pipeline.follower(request.collection), request, after, PAGE):
+        yield uris
+        after = uris[-1]
+
+
+async def result(pipeline: Pipeline, job_id: str) -> dict[str, Any]:
+    """Return a job as DESIGN §8 shows it: state, progress, and the first names of those asked again and failed.
+
+    Names are keys, in a scoped collection uris.
+
+    Raises:
+        NotFound: there is no such job.
+    """
+    job = await pipeline.store.read(jobs.get, job_id)
+    counts = await pipeline.store.read(jobs.progress, job_id)
+    names = {}
+    for state in ("reindexed", "failed"):
+        items = await pipeline.store.read(jobs.items, job_id, state, limit=LISTED_MAX)
+        names[state] = [item.uri if item.scope else item.key for item in items]
+    open_ = counts.get("waiting", 0) + counts.get("asked", 0)
+    return {
+        "id": job.id,
+        "collection": job.request.collection,
+        "scope": job.request.scope or None,
+        "mode": job.request.mode,
+        "filter": job.request.filter,
+        "state": job.state,
+        "progress": {"total": job.total, "done": job.total - open_, **counts},
+        **names,
+    }
