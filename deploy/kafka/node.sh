@@ -15,7 +15,8 @@ need_java() {
 
 # Have Maven copy the jars of pom.xml, once a machine. They appear under their final name only when all are there.
 fetch_jars() {
-  local target=$1 part=$1.part$$
+  local target=$1
+  part=$1.part$$  # not local: the trap below runs when the script ends
   if ! command -v mvn > /dev/null; then
     echo "Kafka's jars are fetched with Maven: install it (Debian: maven, macOS: brew install maven)" >&2
     exit 3
@@ -34,7 +35,16 @@ fetch_jars() {
 # True while the pid in the data folder is our node, and not a process that was given its number later.
 node_runs() {
   local data=$1
-  [ -f "$data/pid" ] && ps -ww -o command= -p "$(cat "$data/pid")" 2> /dev/null | grep -qF "$data/server.properties"
+  [ -f "$data/pid" ] && command_of "$(cat "$data/pid")" | grep -qF "$data/server.properties"
+}
+
+# Small Linux systems have no ps, others no /proc.
+command_of() {
+  if [ -d /proc/self ]; then
+    tr '\0' ' ' < "/proc/$1/cmdline"
+  else
+    ps -ww -o command= -p "$1"
+  fi 2> /dev/null
 }
 
 accepts() { (exec 3<> "/dev/tcp/127.0.0.1/$1") 2> /dev/null; }
@@ -115,10 +125,13 @@ stop_node() {
   local data=$1 pid
   pid=$(cat "$data/pid")
   kill "$pid" 2> /dev/null || true
+  # Not kill -0: where nobody collects it, an ended process keeps its number.
   for _ in $(seq 300); do
-    if ! kill -0 "$pid" 2> /dev/null; then break; fi
+    if ! node_runs "$data"; then break; fi
     sleep 0.1
   done
-  if kill -9 "$pid" 2> /dev/null; then echo "Kafka (pid $pid) did not stop in 30 s and was killed" >&2; fi
+  if node_runs "$data" && kill -9 "$pid" 2> /dev/null; then
+    echo "Kafka (pid $pid) did not stop in 30 s and was killed" >&2
+  fi
   rm -f "$data/pid"
 }

@@ -137,3 +137,16 @@ async def test_paused_node_answers_again_when_resumed(broker: kafka_broker.Broke
     assert await eventually(sent.done, deadline_s=20)
     assert sent.result().offset == 1
     await producer.stop()
+
+
+@pytest.mark.slow
+async def test_stop_ends_the_node(broker: kafka_broker.Broker) -> None:
+    """After `stop` nobody listens any more, though the node was paused; stopping again is no error."""
+    host, _, port = broker.bootstrap.rpartition(":")
+    broker.pause()
+
+    await asyncio.to_thread(broker.stop)
+    await asyncio.to_thread(broker.stop)
+
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection(host, int(port))
