@@ -1,0 +1,91 @@
+"""Publishing the feed to a topic: one elected sender, a position that never goes back, and what could not be sent.
+
+Sending happens outside of any transaction: feed rows first, then `advance`. Whoever dies in between sends them again,
+and readers find the same versions. A sender that lost its lease to another changes nothing any more.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from storage import engine, tables
+
+MESSAGE_CHARS_MAX = 1_000
+
+_PUBLICATIONS = tables.PublicationRow.__table__  # type: ignore[attr-defined]
+_ASIDE = tables.SetAsideRow.__table__  # type: ignore[attr-defined]
+_P = _PUBLICATIONS.c
+_A = _ASIDE.c
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A document whose record could not be sent: why the last time, how often, and when it is tried again."""
+
+    uri: str
+    message: str
+    attempts: int
+    due_ms: int
+
+
+def elect(tx: engine.Tx, topic: str, owner: str, lease_ms: int) -> int | None:
+    """Become or stay the sender for `lease_ms`; return the feed position, None while another one's lease runs."""
+    insert = sqlite.insert(_PUBLICATIONS) if tx.dialect == "sqlite" else postgresql.insert(_PUBLICATIONS)
+    tx.execute(insert.on_conflict_do_nothing(), {"topic": topic, "feed_position": 0})
+    free = sa.or_(_P.owner.is_(None), _P.owner == owner, _P.lease_until_ms <= tx.now_ms)
+    elected = sa.update(_PUBLICATIONS).where(_P.topic == topic, free)
+    leased = elected.values(owner=owner, lease_until_ms=tx.now_ms + lease_ms).returning(_P.feed_position)
+    position = tx.execute(leased).scalar_one_or_none()
+    return None if position is None else int(position)
+
+
+def resign(tx: engine.Tx, topic: str, owner: str) -> None:
+    """End the lease now, so that another process goes on at once."""
+    ours = sa.update(_PUBLICATIONS).where(_P.topic == topic, _P.owner == owner)
+    tx.execute(ours.values(owner=None, lease_until_ms=None))
+
+
+def advance(tx: engine.Tx, topic: str, owner: str, position: int) -> bool:
+    """Record that everything up to `position` was sent; False, and no change, when another is the sender by now.
+
+    A lower position than the recorded one changes nothing either.
+    """
+    ours = sa.update(_PUBLICATIONS).where(_P.topic == topic, _P.owner == owner)
+    furthest = sa.case((_P.feed_position > position, _P.feed_position), else_=position)
+    return tx.execute(ours.values(feed_position=furthest).returning(_P.topic)).first() is not None
+
+
+def position(tx: engine.Tx, topic: str) -> int:
+    """Return how far the feed has been sent; 0 before the first time."""
+    query = sa.select(_P.feed_position).where(_P.topic == topic)
+    return int(tx.execute(query).scalar_one_or_none() or 0)
+
+
+def set_aside(tx: engine.Tx, topic: str, uri: str, message: str, delay_ms: int) -> int:
+    """Keep a document whose record could not be sent, to be tried again alone; return the attempts so far."""
+    insert = sqlite.insert(_ASIDE) if tx.dialect == "sqlite" else postgresql.insert(_ASIDE)
+    again = {"message": insert.excluded.message, "due_ms": insert.excluded.due_ms, "attempts": _A.attempts + 1}
+    upsert = insert.on_conflict_do_update(index_elements=["topic", "uri"], set_=again).returning(_A.attempts)
+    said = message[:MESSAGE_CHARS_MAX].encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+    row = {"topic": topic, "uri": uri, "message": said, "attempts": 1, "due_ms": tx.now_ms + delay_ms}
+    return int(tx.execute(upsert, row).scalar_one())
+
+
+def due_again(tx: engine.Tx, topic: str, limit: int) -> list[SetAside]:
+    """Return what was set aside and is due to be tried again, longest due first."""
+    query = sa.select(_A.uri, _A.message, _A.attempts, _A.due_ms).where(_A.topic == topic, _A.due_ms <= tx.now_ms)
+    return [SetAside(*tuple(row)) for row in tx.execute(query.order_by(_A.due_ms, _A.uri).limit(limit))]
+
+
+def list_aside(tx: engine.Tx, topic: str, limit: int = 100) -> list[SetAside]:
+    """Return what is set aside, due or not, longest due first."""
+    query = sa.select(_A.uri, _A.message, _A.attempts, _A.due_ms).where(_A.topic == topic)
+    return [SetAside(*tuple(row)) for row in tx.execute(query.order_by(_A.due_ms, _A.uri).limit(limit))]
+
+
+def clear(tx: engine.Tx, topic: str, uris: Collection[str]) -> None:
+    """Forget what was set aside: it, or a newer record of the document, has been sent."""
+    if uris:
+        tx.execute(sa.delete(_ASIDE).where(_A.topic == topic, _A.uri.in_(sorted(uris))))

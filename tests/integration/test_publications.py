@@ -1,0 +1,103 @@
+"""Publishing: one sender at a time, a position that only grows. Each once on SQLite and on PostgreSQL."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import stored
+
+from storage import engine, publications
+
+TOPIC = "facets"
+LEASE_MS = 10_000
+
+
+@pytest.fixture
+def clock() -> stored.Clock:
+    """The store's clock, to be shifted."""
+    return stored.Clock()
+
+
+@pytest.fixture
+async def store(store_url: str, clock: stored.Clock) -> AsyncIterator[engine.Store]:
+    """An empty store."""
+    async with stored.opened(store_url, clock) as opened:
+        yield opened
+
+
+async def test_one_sender_of_many(store: engine.Store):
+    """Of many that want to send at once exactly one is elected, for each topic."""
+    owners = [f"worker {n}" for n in range(8)]
+
+    elected = await asyncio.gather(*(store.write(publications.elect, TOPIC, owner, LEASE_MS) for owner in owners))
+    other = await store.write(publications.elect, "another", "worker x", LEASE_MS)
+
+    assert sorted(elected, key=str) == [0, *[None] * 7]
+    assert other == 0
+
+
+async def test_lease_passes_on_when_it_ends(store: engine.Store, clock: stored.Clock):
+    """The sender keeps its place as long as it renews; the next one goes on where it recorded to be."""
+    await store.write(publications.elect, TOPIC, "one", LEASE_MS)
+    await store.write(publications.advance, TOPIC, "one", 50)
+    clock.shift_ms = LEASE_MS - 1_000
+    renewed = await store.write(publications.elect, TOPIC, "one", LEASE_MS)
+    clock.shift_ms = LEASE_MS + 1_000
+    early = await store.write(publications.elect, TOPIC, "two", LEASE_MS)
+    clock.shift_ms = 3 * LEASE_MS
+    late = await store.write(publications.elect, TOPIC, "two", LEASE_MS)
+
+    assert (renewed, early, late) == (50, None, 50)
+
+
+async def test_former_sender_moves_nothing(store: engine.Store, clock: stored.Clock):
+    """Once another is the sender the former one can neither advance nor resign."""
+    await store.write(publications.elect, TOPIC, "one", LEASE_MS)
+    clock.shift_ms = LEASE_MS
+    await store.write(publications.elect, TOPIC, "two", LEASE_MS)
+
+    advanced = await store.write(publications.advance, TOPIC, "one", 99)
+    await store.write(publications.resign, TOPIC, "one")
+    third = await store.write(publications.elect, TOPIC, "three", LEASE_MS)
+
+    assert (advanced, third, await store.read(publications.position, TOPIC)) == (False, None, 0)
+
+
+async def test_position_never_goes_back(store: engine.Store):
+    """A lower position than the recorded one is ignored."""
+    await store.write(publications.elect, TOPIC, "one", LEASE_MS)
+
+    steps = [await store.write(publications.advance, TOPIC, "one", n) for n in (5, 3, 7)]
+
+    assert steps == [True, True, True]
+    assert await store.read(publications.position, TOPIC) == 7
+    await store.write(publications.advance, TOPIC, "one", 2)
+    assert await store.read(publications.position, TOPIC) == 7
+
+
+async def test_resigned_sender_is_replaced_at_once(store: engine.Store):
+    """After resigning nobody waits for the lease to end."""
+    await store.write(publications.elect, TOPIC, "one", LEASE_MS)
+
+    await store.write(publications.resign, TOPIC, "one")
+
+    assert await store.write(publications.elect, TOPIC, "two", LEASE_MS) == 0
+
+
+async def test_set_aside_rows_come_back_when_due(store: engine.Store, clock: stored.Clock):
+    """What could not be sent is due after its delay, counts its attempts, and is forgotten when it was sent."""
+    await store.write(publications.set_aside, TOPIC, "notes/a", "too\0 large", 5_000)
+    again = await store.write(publications.set_aside, TOPIC, "notes/a", "still too large", 9_000)
+    await store.write(publications.set_aside, TOPIC, "notes/b", "no", 1_000)
+    at_once = await store.read(publications.due_again, TOPIC, 10)
+    clock.shift_ms = 5_000
+    soon = await store.read(publications.due_again, TOPIC, 10)
+    clock.shift_ms = 9_000
+    later = await store.read(publications.due_again, TOPIC, 10)
+    await store.write(publications.clear, TOPIC, ["notes/b"])
+    left = await store.read(publications.list_aside, TOPIC)
+
+    assert again == 2
+    assert (at_once, [each.uri for each in soon]) == ([], ["notes/b"])
+    assert [each.uri for each in later] == ["notes/b", "notes/a"]
+    assert [(each.uri, each.message, each.attempts) for each in left] == [("notes/a", "still too large", 2)]
