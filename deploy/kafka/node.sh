@@ -26,7 +26,7 @@ fetch_jars() {
   mkdir -p "$(dirname "$target")"
   if ! mvn -q -B -ntp -f "$here/pom.xml" dependency:copy-dependencies -DincludeScope=runtime \
       "-DoutputDirectory=$part" >&2; then
-    echo "Maven could not fetch Kafka's jars: see above; Maven's settings.xml takes proxies and mirrors" >&2
+    echo "Maven could not fetch Kafka's jars (a proxy or mirror goes into its settings.xml)" >&2
     exit 3
   fi
   [ -d "$target" ] || mv "$part" "$target"  # another start may have been quicker
