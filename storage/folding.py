@@ -92,10 +92,10 @@ def fold(documents: Mapping[str, Standing], settled: Mapping[EventKey, Outcome],
             outcome = replace(earlier, duplicate=True)
         else:
             outcome = _judge(folding, documents, event, earlier)
-        if outcome.outcome != "rejected":
-            known[event.source, event.id] = replace(outcome, duplicate=False)
-            if event.redriven:
-                folding.redriven.add(event.position)
+            if outcome.outcome != "rejected":
+                known[event.source, event.id] = outcome
+        if event.redriven and outcome.outcome != "rejected":
+            folding.redriven.add(event.position)
         folding.outcomes.append(outcome)
     return folding
 
