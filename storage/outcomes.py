@@ -65,6 +65,24 @@ def _insert() -> rows.Insert:
     )
 
 
+def tally(tx: engine.Tx, source: str) -> dict[str, int]:
+    """Return how many events of a source have each outcome."""
+    query = (
+        sa.select(_OUTCOMES.c.outcome, sa.func.count().label("events"))
+        .where(_OUTCOMES.c.source == source)
+        .group_by(_OUTCOMES.c.outcome)
+    )
+    return {row.outcome: row.events for row in tx.execute(query)}
+
+
+def rejected(tx: engine.Tx, source: str, *, after: str = "", limit: int = 1_000) -> list[Outcome]:
+    """Return the next rejected events of a source, by id; for the next page pass the last one's id."""
+    query = sa.select(_OUTCOMES).where(
+        _OUTCOMES.c.source == source, _OUTCOMES.c.event_id > after, _OUTCOMES.c.outcome == "rejected"
+    )
+    return [_outcome(row) for row in tx.execute(query.order_by(_OUTCOMES.c.event_id).limit(limit))]
+
+
 def purge(tx: engine.Tx, older_than_days: int = KEEP_DAYS, limit: int = PURGED_MAX) -> int:
     """Forget at most `limit` outcomes of that age; return how many. Call again until fewer than `limit` were left."""
     oldest = (
