@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streams.cli import output, running
+from streams.cli import options, output, running
 
 if TYPE_CHECKING:
     from streams.pipeline import Pipeline
@@ -66,9 +66,8 @@ async def _tell(folder: Path, *, kafka: bool) -> int | None:
 
 def _settings(folder: Path, *, kafka: bool) -> "Settings":
     from facets import errors
-    from streams.settings import load_settings
 
-    settings = load_settings(config=folder / "facetline.toml", data_folder=folder / "data")
+    settings = options.settings(folder / "facetline.toml", folder / "data")
     if kafka and settings.runtime != "kafka":
         raise errors.InvalidSettings(
             "demo --kafka needs a broker: set FACETLINE_KAFKA__BOOTSTRAP_SERVERS, or run 'make demo-kafka'"
