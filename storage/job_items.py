@@ -181,7 +181,8 @@ def _insert(tx: engine.Tx, job_id: str, condition: sa.ColumnElement[bool]) -> in
     insert = sqlite.insert(_ITEMS) if tx.dialect == "sqlite" else postgresql.insert(_ITEMS)
     found = sa.select(sa.literal(job_id), _D.uri, sa.literal("waiting"), sa.false()).where(condition)
     columns = ["job_id", "uri", "state", "adopted"]
-    return tx.execute(insert.from_select(columns, found).on_conflict_do_nothing()).rowcount
+    written = insert.from_select(columns, found).on_conflict_do_nothing()
+    return tx.execute(written.execution_options(preserve_rowcount=True)).rowcount
 
 
 def _lock_page(tx: engine.Tx, job_id: str, after: str, limit: int) -> Sequence[sa.Row[Any]]:
