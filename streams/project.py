@@ -111,6 +111,8 @@ class _Reading:
         if isinstance(given, str):
             self._import_collections(given)
         elif isinstance(given, dict):
+            if any(isinstance(table, dict) and "state_model" in table for table in given.values()):
+                self._look_beside_the_file()
             for name, table in given.items():
                 try:
                     self.collections.append(collections_.collection_from_table(name, table))
@@ -124,9 +126,7 @@ class _Reading:
 
     def _import_collections(self, target: str) -> None:
         module_name, _, attribute = target.partition(":")
-        folder = str(self.folder)
-        if folder not in sys.path:  # a console script does not look beside the file
-            sys.path.insert(0, folder)
+        self._look_beside_the_file()
         try:
             found = getattr(importlib.import_module(module_name), attribute)
         except errors.InvalidDefinition as error:
@@ -140,6 +140,12 @@ class _Reading:
                 self.collections.append(each)
             else:
                 self.problems.append(f'collections = "{target}": {each!r:.80} was not made by define_collection')
+
+    def _look_beside_the_file(self) -> None:
+        """Let modules of the configuration file's folder be imported; a console script does not look there."""
+        folder = str(self.folder)
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
 
     def definitions(self) -> list[Definition]:
         """Put collections and evaluators together."""

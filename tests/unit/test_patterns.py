@@ -51,6 +51,7 @@ def test_pattern_refused(text: str, expected: str) -> None:
         ("tickets/*", "tickets/t1", "t1"),
         ("tickets/*", "tickets/*", "*"),
         ("tickets/*", "tickets", None),
+        ("tickets/*", "tickets/", None),
         ("tickets/*", "tickets/2026/t1", None),
         ("tickets/*", "ticketsx/t1", None),
         ("tickets/*", "tickets2/t1", None),

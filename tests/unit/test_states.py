@@ -101,6 +101,7 @@ def test_state_order_is_the_schemas() -> None:
         ({"due": "2026-11-29T18:30:00+0200"}, "'due' is not a datetime of RFC 3339"),
         ({"due": "2026-11-29T18:30:00+24:00"}, "'due' is not a datetime of RFC 3339"),
         ({"due": "\u0662026-11-29T18:30:00Z"}, "'due' is not a datetime of RFC 3339"),
+        ({"due": "2026-11-29T18:30:00Z!"}, "'due' is not a datetime of RFC 3339"),
         ({"due": "2026-02-30T18:30:00Z"}, "'due' is no moment"),
         ({"due": "2026-11-29T24:30:00Z"}, "'due' is no moment"),
         ({"due": "2016-12-31T23:59:60Z"}, "leap second"),
@@ -192,6 +193,14 @@ def test_types_refused(types: Mapping[str, Any], expected: str) -> None:
         states.schema_of_types(types)
 
     assert expected in refusal.value.message
+
+
+def test_types_refusal_is_bounded() -> None:
+    """A type that is a whole text by mistake does not fill the screen."""
+    with pytest.raises(InvalidDefinition) as refusal:
+        states.schema_of_types({"title": "x" * 10_000})
+
+    assert len(refusal.value.message) < 500
 
 
 def test_types_all_problems_at_once() -> None:
