@@ -15,7 +15,7 @@ delays or answers its one document and nothing else.
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
@@ -24,7 +24,7 @@ from facets import errors
 from facets.definitions import Definitions
 from facets.documents import DocumentReason
 from storage import definitions, engine, queue
-from streams import calls, endings, failpoints
+from streams import calls, endings, failpoints, shielding
 from streams.calls import Answer, Assignment, Call, CutOff, Failure, Unasked, Verdict
 from streams.lanes import POLL_S, Lane, Retry, lanes_of
 from streams.stats import Stats
@@ -118,7 +118,7 @@ class SideChain:
         finally:
             self.halt()
             watching.cancel()
-            await _to_the_end(self._leave(), "side chain: leave")
+            await shielding.to_the_end(self._leave(), "side chain: leave")
 
     async def _watch(self, stop: asyncio.Event) -> None:
         """Wake the loop at a stop, and end the grace period whatever the loop is waiting for by then."""
@@ -134,7 +134,7 @@ class SideChain:
             self._woken.clear()
             if self._ended:
                 await self._gather()
-                await _to_the_end(self._exchange([]), "side chain: exchange")
+                await shielding.to_the_end(self._exchange([]), "side chain: exchange")
             else:
                 await self._woken.wait()
 
@@ -146,7 +146,7 @@ class SideChain:
             await self._check_definitions(now_s)
         asking = [lane for lane in self._lanes if _worth_a_look(lane, now_s)]
         if asking or self._ended:
-            await _to_the_end(self._exchange(asking), "side chain: exchange")
+            await shielding.to_the_end(self._exchange(asking), "side chain: exchange")
             return
         looks = [lane.next_look_s(now_s) for lane in self._lanes]
         until_s = min([self._check_at_s, *(each for each in looks if each is not None)])
@@ -306,16 +306,3 @@ def _worth_a_look(lane: Lane, now_s: float) -> bool:
 def _active_fingerprint(active: Definitions, name: str) -> str | None:
     definition = active.by_name.get(name)
     return definition.fingerprint if definition else None
-
-
-async def _to_the_end(work: Coroutine[Any, Any, None], name: str) -> None:
-    """Await `work` even when this task is cancelled meanwhile: what the store was told must be heard of here.
-
-    Bounded by `LEAVE_S` from the cancellation on.
-    """
-    task = asyncio.create_task(work, name=name)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task}, timeout=LEAVE_S)
-        raise

@@ -78,7 +78,8 @@ class FakeEvaluator:
         return [asked.body for asked in self.history]
 
     async def evaluate(self, body: str, questions: Mapping[str, Question], *, key: str, deadline_s: float) -> Evaluated:
-        """Do what the script says."""
+        """Do what the script says, whatever the deadline: keeping it is the caller's business."""
+        del deadline_s
         self.history.append(Asked(key, body, asyncio.get_running_loop().time()))
         self.in_flight += 1
         self.in_flight_most = max(self.in_flight_most, self.in_flight)

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from facets.definitions import Definition
 from facets.documents import Evaluation, parse_uri
 from facets.questions import choice
+from facets.states import schema_of_types
 from storage import definitions, engine, opening, queue, tables, writes
 from storage.events import Content, Event, Position, Raw
 
@@ -54,7 +55,7 @@ def defined(tx: engine.Tx, *names: str, fingerprint: str = FIRST) -> None:
                 pattern=f"{name}/*",
                 scoped=name == "scoped",
                 llm_readable=False,
-                state_schema={},
+                state_schema=schema_of_types({}),
                 questions=QUESTIONS,
                 evaluator="fake",
                 kind="fake",
