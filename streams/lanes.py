@@ -174,7 +174,7 @@ class Lane:
         self._reindex_credit += REINDEX_SHARE
         if claim.lane == candidates.REINDEX:
             self._reindex_credit -= 1.0
-        most = max(1.0, REINDEX_SHARE * self.limits.concurrency)
+        most = 1.0 + 2 * REINDEX_SHARE * self.limits.concurrency  # a round's share and what was left of the last
         self._reindex_credit = min(max(self._reindex_credit, 0.0), most)
 
 
