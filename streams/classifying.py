@@ -49,16 +49,22 @@ def owner_name() -> str:
 
 @asynccontextmanager
 async def classifying(
-    store: Store, assigned: Mapping[str, Assignment], *, grace_s: float, memo_rows_max: int
+    store: Store,
+    assigned: Mapping[str, Assignment],
+    *,
+    grace_s: float,
+    memo_rows_max: int,
+    stop: asyncio.Event | None = None,
 ) -> AsyncIterator[Classifying]:
     """Run the side chain while the body runs; at its end running calls get `grace_s` seconds, then are released.
 
+    `stop` lets the caller say so earlier, while the body ends its own work.
     Cancelling the body drains as well; cancelling it once more ends the calls at once.
     """
     owner = owner_name()
     chain = SideChain(store, assigned, owner=owner, grace_s=grace_s)
     work = Classifying(chain, Reindexer(store, owner=owner, assignments=assigned, wake=chain.wake))
-    stop = asyncio.Event()
+    stop = stop or asyncio.Event()
     tasks = [
         asyncio.create_task(work.side_chain.run(stop), name="side-chain"),
         asyncio.create_task(work.reindexer.run(stop), name="reindexer"),

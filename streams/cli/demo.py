@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streams.settings import Settings
 
 COLLECTION = "tickets"
-SECOND_QUESTION = "[collections.tickets.questions.tone]"
+SECOND_QUESTION = "[collections.tickets.questions.team]"
 """The sample file without what begins here is the demo's first set of questions."""
 CONFIDENT = 0.5
 WORKER_STOP_S = 15.0
@@ -51,12 +51,12 @@ async def _tell(folder: Path, *, kafka: bool) -> int | None:
         await _measure(pipeline, "topic")
         await _search(pipeline)
         await _rewrite(pipeline)
-    _chapter("The questions change: a second one, 'tone', joins. Nothing is asked about again by itself")
+    _chapter("The questions change: a second one, 'team', joins. Nothing is asked about again by itself")
     (folder / "facetline.toml").write_text(_sample("facetline.toml"))
     async with _open(settings, kafka=kafka) as pipeline:
         await _reindex(pipeline)
-        await _measure(pipeline, "tone")
-        await _hits(pipeline, {"topic": ["delivery"], "tone": ["angry"]}, None)
+        await _measure(pipeline, "team")
+        await _hits(pipeline, {"team": ["engineering"], "topic": ["login"]}, None)
     output.text()
     output.text(
         f"Done in {time.monotonic() - started:.0f} s. Next: facetline init, then facetline write …; see README.md"
