@@ -52,7 +52,7 @@ def close(tx: engine.Tx, positions: Iterable[Position]) -> None:
         sa.update(_LETTERS)
         .where(
             *(_LETTERS.c[name] == sa.bindparam(f"its_{name}") for name in _POSITION),
-            _LETTERS.c.state.in_(WAITING),
+            sa.or_(*(_LETTERS.c.state == state for state in WAITING)),  # IN cannot run for many rows
         )
         .values(state="redriven")
     )

@@ -128,7 +128,7 @@ def _plain(standing: folding.Standing) -> tuple[Any, ...]:
 
 
 @given(log=logs(), cuts=st.sets(st.integers(1, 13)), steps_back=st.lists(st.integers(0, 14), max_size=8))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 def test_any_cut_and_any_redelivery_give_the_same_store(
     template: Path, log: list[Event], cuts: set[int], steps_back: list[int]
 ):
