@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from facets.definitions import Definition, Definitions
+from facets.errors import InvalidDefinition
 from storage import engine, serial, tables
 
 _STORES = tables.StoreRow.__table__  # type: ignore[attr-defined]
@@ -67,7 +68,7 @@ def _replace(tx: engine.Tx, current: int, definitions: list[Definition]) -> Acti
     changed = [each for each in definitions if each.name not in stored or _text(stored[each.name]) != _text(each)]
     if not changed:
         return Activated(current, ())
-    Definitions({**stored, **{each.name: each for each in changed}}.values())  # refuses overlapping patterns
+    _check_together({**stored, **{each.name: each for each in changed}}.values())
     insert = sqlite.insert(_DEFINITIONS) if tx.dialect == "sqlite" else postgresql.insert(_DEFINITIONS)
     columns = ("fingerprint", "definition", "activated_ms")
     upsert = insert.on_conflict_do_update(
@@ -80,6 +81,15 @@ def _replace(tx: engine.Tx, current: int, definitions: list[Definition]) -> Acti
     tx.execute(upsert, rows)
     tx.execute(sa.update(_STORES).values(definitions_generation=current + 1))
     return Activated(current + 1, tuple(each.name for each in changed))
+
+
+def _check_together(definitions: Iterable[Definition]) -> None:
+    """Refuse overlapping patterns, also between what is active and what is to be."""
+    try:
+        Definitions(definitions)
+    except InvalidDefinition as error:
+        way_out = "a collection that is active keeps its name and its uris: keep the name, or choose another pattern"
+        raise InvalidDefinition([*error.problems, way_out]) from error
 
 
 def _stored(tx: engine.Tx) -> dict[str, Definition]:
