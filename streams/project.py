@@ -84,6 +84,7 @@ class _Reading:
         self.evaluators: dict[str, Evaluator] = {}
         self.limits: dict[str, CallLimits] = {}
         self._refused: set[str] = set()
+        self._limits_alone: set[str] = set()
 
     def take_evaluators(self, tables: Any) -> None:
         """Make the evaluators of `[evaluators.NAME]`."""
@@ -101,6 +102,9 @@ class _Reading:
         own = {key: value for key, value in table.items() if key not in LIMITS}
         try:
             self.limits[name] = _limits(name, {key: value for key, value in table.items() if key in LIMITS})
+            if table and not own:  # limits of an evaluator that comes with a collection in Python
+                self._limits_alone.add(name)
+                return
             self.evaluators[name] = factory.evaluator_from_table(name, own, folder=self.folder)
         except errors.InvalidDefinition as error:
             self.problems.extend(error.problems)
@@ -174,6 +178,11 @@ class _Reading:
                     identity=factory.fingerprint_identity(identity),
                 )
             )
+        self.problems.extend(
+            f"evaluator '{name}' has limits but no kind: write its kind, or name the table after the collection whose"
+            " Python evaluator it limits"
+            for name in sorted(self._limits_alone - set(self.evaluators))
+        )
         return found
 
     def _evaluator_name(self, collection: Collection) -> str | None:
@@ -182,7 +191,7 @@ class _Reading:
         if isinstance(given, str):
             if given in self.evaluators:
                 return given
-            if given not in self._refused:
+            if given not in self._refused | self._limits_alone:
                 known = ", ".join(sorted(self.evaluators)) or "none"
                 guess = errors.nearest(given, self.evaluators)
                 self.problems.append(
@@ -197,7 +206,12 @@ class _Reading:
             )
             return None
         name = next((known for known, evaluator in self.evaluators.items() if evaluator is given), collection.name)
-        self.evaluators.setdefault(name, given)
+        if self.evaluators.setdefault(name, given) is not given:
+            self.problems.append(
+                f"collection '{collection.name}': its evaluator is an object, which is known by the collection's name,"
+                f" but [evaluators.{name}] is another one; rename that table"
+            )
+            return None
         self.limits.setdefault(name, CallLimits())
         return name
 

@@ -1,0 +1,65 @@
+"""Limits of an evaluator that is a Python object stand in a table named after its collection."""
+
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from facets import errors
+from streams import project
+from streams.settings import Settings
+
+MODULE = """
+from fake_evaluator import FakeEvaluator
+from facets.collections import define_collection
+from facets.questions import choice
+
+topic = choice(ask="About?", options={"billing": "Charges", "other": "None of these"})
+tickets = define_collection(name="tickets", pattern="tickets/*", evaluator=FakeEvaluator(), questions={"topic": topic})
+"""
+
+
+class Configured:
+    """A folder with a module of collections; `load` reads a configuration file with these tables."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.module = f"collections_{uuid.uuid4().hex}"
+        (folder / f"{self.module}.py").write_text(MODULE)
+
+    def load(self, tables: str) -> project.Project:
+        """Load the project."""
+        path = self.folder / "facetline.toml"
+        path.write_text(f'collections = "{self.module}:tickets"\n{tables}')
+        return project.load_project(Settings(config=path))
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> Iterator[Configured]:
+    """A configuration whose module is forgotten afterwards."""
+    path = list(sys.path)
+    made = Configured(tmp_path)
+    yield made
+    sys.path[:] = path
+    sys.modules.pop(made.module, None)
+
+
+def test_limits_of_a_python_evaluator(configured: Configured):
+    """A table without a kind, named after the collection, sets the limits of its evaluator."""
+    loaded = configured.load("[evaluators.tickets]\nconcurrency = 3\ncall_s = 5\n")
+
+    assert (loaded.limits["tickets"].concurrency, loaded.limits["tickets"].call_s) == (3, 5)
+
+
+def test_limits_for_nobody(configured: Configured):
+    """Limits that belong to no evaluator are refused: somebody believes in them."""
+    with pytest.raises(errors.InvalidDefinition, match="evaluator 'ticket' has limits but no kind"):
+        configured.load("[evaluators.ticket]\nconcurrency = 3\n")
+
+
+def test_two_evaluators_of_one_name(configured: Configured):
+    """A table with a kind does not silently replace the object that the collection brings."""
+    with pytest.raises(errors.InvalidDefinition, match=r"rename that table"):
+        configured.load('[evaluators.tickets]\nkind = "embedded"\n')
