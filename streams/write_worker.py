@@ -91,6 +91,7 @@ class WriteWorker:
         self._owned: frozenset[int] = frozenset()
         self._sound_at: dict[int, float] = {}
         """When a partition was last seen to be what the store has a position of."""
+        self._restarts: dict[int, int] = {}
         self._generation = -1
         self._definitions = Definitions([])
 
@@ -123,6 +124,14 @@ class WriteWorker:
                 if self._clock() - self._sound_at.get(partition, -IDLE_S) >= IDLE_S:
                     await self._insist(functools.partial(self._catch_up, partition, None))
             return self.stats.reread - before
+
+    def take_restarts(self) -> dict[int, int]:
+        """Return the partitions whose delivery should go on from another offset than the deliverer thinks, and forget.
+
+        Those are partitions that were made anew, and those whose records never came.
+        """
+        taken, self._restarts = self._restarts, {}
+        return taken
 
     async def _insist(self, work: Callable[[], Awaitable[object]]) -> None:
         """Do `work` again until store and broker let it pass: all of it may be done twice."""
@@ -180,6 +189,8 @@ class WriteWorker:
             self.stats.reread += len(found.records)
             await self._apply([self._batch(partition, state, found.records, found.end)])
             state = positions.moved(state, found.end, None, None)
+            if until is None or partition in self._restarts:
+                self._restarts[partition] = state.next_offset
 
     async def _verify(self, partition: int) -> tuple[PositionState, int]:
         """Make sure that the position is one in this log; return it with the log's end.
@@ -196,6 +207,7 @@ class WriteWorker:
                 positions.new_incarnation, self._topic, partition, after=state.incarnation, start_offset=first
             )
             self.stats.incarnations += 1
+            self._restarts[partition] = first
             log.warning(
                 "topic_made_anew", topic=self._topic, partition=partition, incarnation=state.incarnation, start=first
             )
