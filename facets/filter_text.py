@@ -25,7 +25,8 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _COMPARISONS = frozenset({"=", "<", ">", "<=", ">=", "<>", "!=", "in", "like", "between", "is"})
-_FUNCTIONS = frozenset({"timestamp", "date", "interval"})
+# They make a literal of the text in their parentheses.
+_FUNCTIONS = frozenset({"timestamp", "date"})
 _ARITHMETIC = frozenset("+*/%^-")
 
 
@@ -101,8 +102,10 @@ def _step(walk: _Walk, kind: str, token: str, offset: int) -> None:
 
 
 def _operand(walk: _Walk, kind: str, token: str, offset: int) -> None:
-    if kind == "word" and token.lower() in _FUNCTIONS and walk.text[offset + len(token) :].lstrip().startswith("("):
-        return
+    if kind == "word" and walk.text[offset + len(token) :].lstrip().startswith("("):
+        if token.lower() in _FUNCTIONS:
+            return
+        raise refuse(walk.text, offset, f"function {token[:40]!r} is not taken; compare a column with a value")
     if walk.minus and kind != "number":
         raise refuse(walk.text, offset, "arithmetic is not taken; compare a column with a value")
     line, column = place(walk.text, offset)

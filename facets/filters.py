@@ -111,8 +111,8 @@ class _Reader:
 
     def _compare(self, operator: Operator, left: Any, right: Any) -> Node:
         if isinstance(left, dict) and "property" in left:
-            column, _ = self._column(left)
-            value, at = self._value(column, right, declared=operator == "=")
+            column, at = self._column(left)
+            value = self._value(column, right, declared=operator == "=")
         else:
             operand = self._next(left)
             column, at = self._column(right)
@@ -126,15 +126,13 @@ class _Reader:
         column, at = self._column(arg)
         if column.kind == "boolean":
             raise refusal(at, f"{column.name} is true or false; compare it with = or <>")
-        return Between(
-            column, self._value(column, low, declared=False)[0], self._value(column, high, declared=False)[0]
-        )
+        return Between(column, self._value(column, low, declared=False), self._value(column, high, declared=False))
 
     def _in(self, arg: Any, values: Any) -> Node:
         column, _ = self._column(arg)
         if not isinstance(values, list):
             raise self._not_taken(values)
-        return In(column, tuple(self._value(column, value, declared=True)[0] for value in values))
+        return In(column, tuple(self._value(column, value, declared=True) for value in values))
 
     def _like(self, arg: Any, pattern: Any) -> Node:
         column, at = self._column(arg)
@@ -170,9 +168,8 @@ class _Reader:
             )
         return column, operand
 
-    def _value(self, column: Column, tree: Any, *, declared: bool) -> tuple[Value, Operand]:
-        operand = self._next(tree)
-        return typed(column, tree, operand, declared=declared), operand
+    def _value(self, column: Column, tree: Any, *, declared: bool) -> Value:
+        return typed(column, tree, self._next(tree), declared=declared)
 
     def _next(self, tree: Any) -> Operand:
         operand = next(self._operands, None)

@@ -1,0 +1,120 @@
+"""Selections: what a caller may ask, and what an error tells them."""
+
+from typing import Any
+
+import pytest
+import searched
+
+from facets.errors import InvalidFilter, InvalidQuery, UnknownFacet, UnknownValue
+from facets.selection import Selection, check_selection, selection_of
+
+
+def refusal(error: type[InvalidQuery], **fields: Any) -> str:
+    """Return the message that refuses these fields."""
+    with pytest.raises(error) as raised:
+        check_selection(searched.select(**fields), searched.definition())
+    assert type(raised.value) is error
+    return raised.value.message
+
+
+def test_a_full_selection_is_taken() -> None:
+    """Every field may be used at once."""
+    selection = searched.select(
+        facets={"topic": "billing", "mood": ["calm", "__missing__"]},
+        min_confidence=0.8,
+        filter="urgent AND severity > 1",
+        sort="-severity,doc_written_at",
+        limit=200,
+        counts="topic, urgent",
+        scope="alice",
+    )
+
+    check_selection(selection, searched.definition())
+
+    assert selection.facets == {"topic": ("billing",), "mood": ("calm", "__missing__")}
+    assert selection.sort == ("-severity", "doc_written_at")
+    assert selection.counts == ("topic", "urgent")
+
+
+def test_an_unknown_facet_names_the_nearest() -> None:
+    """An unknown question is answered with the ones that there are."""
+    message = refusal(UnknownFacet, facets={"topik": ["billing"]})
+
+    assert message == "there is no facet 'topik' (did you mean 'topic'?); known: topic, mood"
+
+
+def test_an_unknown_option_names_the_nearest() -> None:
+    """An unknown option is answered with the declared ones."""
+    message = refusal(UnknownValue, facets={"topic": ["biling"]})
+
+    assert message.startswith("question 'topic' has no option 'biling' (did you mean 'billing'?); allowed: other, ")
+    assert message.endswith("__missing__")
+
+
+@pytest.mark.parametrize(("name", "example"), [("urgent", "urgent = true"), ("severity", "severity >= 1")])
+def test_only_choices_are_selected_by_name(name: str, example: str) -> None:
+    """A boolean or score selected by name is answered with the filter that does it."""
+    message = refusal(InvalidQuery, facets={name: ["true"]})
+
+    assert example in message
+    check_selection(searched.select(filter=example), searched.definition())
+
+
+@pytest.mark.parametrize(
+    ("fields", "part"),
+    [
+        ({"limit": 0}, "limit is 0; it goes from 1 to 200"),
+        ({"limit": 201}, "it goes from 1 to 200"),
+        ({"min_confidence": -0.1}, "it goes from 0 to 1"),
+        ({"min_confidence": 1.1}, "it goes from 0 to 1"),
+        ({"min_confidence": float("nan")}, "it goes from 0 to 1"),
+        ({"facets": {"topic": []}}, "'topic' is given without a value"),
+        ({"facets": {"topic": ["billing"] * 257}}, "at most 256"),
+        ({"sort": "severty"}, "there is no column 'severty' (did you mean 'severity'?)"),
+        ({"sort": "doc_facets"}, "there is no column 'doc_facets'"),
+        ({"sort": "severity,-severity"}, "sort names 'severity' twice"),
+        ({"sort": tuple(f"c{n}" for n in range(9))}, "at most 8"),
+        ({"counts": "topic,topic"}, "counts names 'topic' twice"),
+        ({"scope": ""}, "scope is empty"),
+    ],
+)
+def test_refusals_name_the_field_and_what_is_allowed(fields: dict[str, Any], part: str) -> None:
+    """What cannot be answered is refused by the name of its field."""
+    assert part in refusal(InvalidQuery, **fields)
+
+
+def test_a_count_of_no_question_is_refused() -> None:
+    """Counts are of questions, all kinds of them."""
+    assert "known: topic, mood, urgent, severity" in refusal(UnknownFacet, counts="topc")
+
+
+def test_an_unscoped_collection_has_no_scope() -> None:
+    """A scope asked of a collection without scopes is refused instead of finding nothing."""
+    with pytest.raises(InvalidQuery, match="has no scopes"):
+        check_selection(searched.select(scope="alice"), searched.definition(scoped=False))
+
+
+def test_a_bad_filter_is_refused_with_the_rest() -> None:
+    """The filter is checked as part of the selection."""
+    assert "no column 'nope'" in refusal(InvalidFilter, filter="nope = 1")
+
+
+@pytest.mark.parametrize(
+    ("fields", "part"),
+    [
+        ({"fasets": {}}, "there is no search field 'fasets' (did you mean 'facets'?)"),
+        ({"facets": {"topic": 3}}, "facets.topic"),
+        ({"limit": "many"}, "limit: "),
+    ],
+)
+def test_fields_of_another_shape_are_refused(fields: dict[str, Any], part: str) -> None:
+    """A misspelt field or a value of another type is an error of the query, with its place."""
+    with pytest.raises(InvalidQuery) as raised:
+        selection_of({"collection": "notes", **fields})
+
+    assert part in raised.value.message
+
+
+def test_a_selection_is_a_value() -> None:
+    """Equal fields make equal selections."""
+    assert searched.select(facets={"topic": "billing"}) == Selection(collection="notes", facets={"topic": ("billing",)})
