@@ -1,0 +1,79 @@
+"""The installed command in a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+HELPERS = Path(__file__).resolve().parent
+COMMAND = (sys.executable, "-c", "from streams.cli.main import main; main()")
+LIMIT_S = 90.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Standard output as one JSON value; anything else on it is an error."""
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        """Standard output as NDJSON."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def environment(given: Mapping[str, str]) -> dict[str, str]:
+    """Our own environment without settings of Facetline, with the repository and the helpers importable."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("FACETLINE_")}
+    return {**own, "PYTHONPATH": os.pathsep.join((str(ROOT), str(HELPERS))), **given}
+
+
+class Place:
+    """A working directory with settings, in which commands are run."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        self.settings = dict(settings or {})
+
+    def start(self, *words: str | Path, settings: Mapping[str, str] | None = None, **options: Any) -> Any:
+        """Start a command; its streams are pipes unless told otherwise."""
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        given = environment({**self.settings, **(settings or {})})
+        return subprocess.Popen(
+            [*COMMAND, *map(str, words)], cwd=self.folder, env=given, text=True, **{**pipes, **options}
+        )
+
+    def run(self, *words: str | Path, stdin: str | None = None, settings: Mapping[str, str] | None = None) -> Ended:
+        """Run a command to its end."""
+        with self.start(*words, settings=settings, stdin=subprocess.PIPE) as process:
+            return finish(process, stdin)
+
+
+def finish(process: "subprocess.Popen[str]", stdin: str | None = None) -> Ended:
+    """Wait for a command's end; one that does not end is killed."""
+    try:
+        out, err = process.communicate(stdin, timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        raise AssertionError(f"the command did not end within {LIMIT_S:g} s\n{out}\n{err}") from None
+    return Ended(process.returncode, out, err)
+
+
+def interrupt(process: "subprocess.Popen[str]") -> Ended:
+    """Press Ctrl-C, and wait for the end."""
+    process.send_signal(signal.SIGINT)
+    return finish(process)
