@@ -62,7 +62,18 @@ class OutcomeRow(SQLModel, table=True):
     """What became of an event: one row for each (id, digest)."""
 
     __tablename__ = "outcomes"
-    __table_args__ = (Index("outcomes_at", "at_ms"),)
+    __table_args__ = (
+        Index("outcomes_at", "at_ms"),
+        # One event settles an id, whoever else applies another under it at the same moment.
+        Index(
+            "outcomes_settled",
+            "source",
+            "event_id",
+            unique=True,
+            sqlite_where=text("outcome <> 'rejected'"),
+            postgresql_where=text("outcome <> 'rejected'"),
+        ),
+    )
     source: str = Field(primary_key=True)
     event_id: str = Field(primary_key=True)
     digest: str = Field(primary_key=True)
@@ -96,7 +107,13 @@ class DocumentRow(SQLModel, table=True):
     __tablename__ = "documents"
     __table_args__ = (
         Index("documents_collection", "collection", "scope", "uri"),
-        Index("documents_feed", "feed_seq", unique=True),
+        Index(
+            "documents_feed",
+            "feed_seq",
+            unique=True,
+            sqlite_where=text("feed_seq IS NOT NULL"),
+            postgresql_where=text("feed_seq IS NOT NULL"),
+        ),
         Index(
             "documents_unnumbered",
             "uri",

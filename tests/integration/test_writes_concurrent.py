@@ -136,6 +136,27 @@ async def test_one_event_in_two_partitions_is_applied_once(store: engine.Store, 
             assert {done.outcomes[0].version for done in both} == {1}
 
 
+async def test_one_id_for_two_events_at_once_settles_one(store: engine.Store, store_url: str):
+    """Of two events under one id in two workers at the same moment, one is applied and the other rejected."""
+    async with stored.opened(store_url) as other:
+        for turn in range(10):
+            both = await asyncio.gather(
+                *(
+                    each.write(
+                        writes.apply,
+                        [
+                            judged.batch(
+                                judged.write(f"tickets/{turn}-{partition}", "x", offset=turn, event_id=f"one-{turn}"),
+                                partition=partition,
+                            )
+                        ],
+                    )
+                    for partition, each in enumerate((store, other))
+                )
+            )
+            assert sorted(str(done.outcomes[0].reason) for done in both) == ["None", "id_reused"]
+
+
 async def test_a_held_lock_delays_a_batch_and_blames_no_event(store: engine.Store):
     """A lock that others hold, even past the database's own patience, is waited for and makes no dead letter."""
     await applied.apply(store, judged.write(URI, "old"))

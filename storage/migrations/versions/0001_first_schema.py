@@ -113,7 +113,14 @@ def upgrade() -> None:
         sqlite_where=sa.text("status = 'pending' AND owner IS NULL"),
         postgresql_where=sa.text("status = 'pending' AND owner IS NULL"),
     )
-    op.create_index("documents_feed", "documents", ["feed_seq"], unique=True)
+    op.create_index(
+        "documents_feed",
+        "documents",
+        ["feed_seq"],
+        unique=True,
+        sqlite_where=sa.text("feed_seq IS NOT NULL"),
+        postgresql_where=sa.text("feed_seq IS NOT NULL"),
+    )
     op.create_index(
         "documents_leased",
         "documents",
@@ -200,6 +207,14 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("source", "event_id", "digest"),
     )
     op.create_index("outcomes_at", "outcomes", ["at_ms"], unique=False)
+    op.create_index(
+        "outcomes_settled",
+        "outcomes",
+        ["source", "event_id"],
+        unique=True,
+        sqlite_where=sa.text("outcome <> 'rejected'"),
+        postgresql_where=sa.text("outcome <> 'rejected'"),
+    )
     op.create_table(
         "positions",
         sa.Column("topic", sa.String(), nullable=False),
