@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from storage import engine, tables
+from storage import batches, engine, tables
 
 LIVE = 0
 """The lane of written documents."""
@@ -28,6 +28,7 @@ _C = _DOCUMENTS.c
 PENDING = _C.status == sa.literal_column("'pending'")
 _FREE = sa.and_(PENDING, _C.owner.is_(None))
 _LEASED = _C.owner.is_not(None)
+_COLLECTION = batches.unindexed(_C.collection)
 _COLUMNS = (
     _C.uri,
     _C.collection,
@@ -88,7 +89,7 @@ def take_over(tx: engine.Tx, collections: Iterable[str]) -> int:
     """
     expired = (
         sa.select(_C.uri)
-        .where(_LEASED, PENDING, _C.lease_until_ms <= tx.now_ms, _C.collection.in_(sorted(collections)))
+        .where(_LEASED, PENDING, _C.lease_until_ms <= tx.now_ms, _COLLECTION.in_(sorted(collections)))
         .order_by(_C.lease_until_ms)
         .limit(TAKEOVERS_MAX)
     )
@@ -102,7 +103,7 @@ def take_over(tx: engine.Tx, collections: Iterable[str]) -> int:
 def next_event_ms(tx: engine.Tx, collections: Sequence[str]) -> int | None:
     """Return when the next retry is due or the next lease runs out, None when nothing is waited for."""
     moments = [_earliest(tx, collection, lane) for collection in collections for lane in LANES]
-    leases = sa.select(sa.func.min(_C.lease_until_ms)).where(_LEASED, PENDING, _C.collection.in_(collections))
+    leases = sa.select(sa.func.min(_C.lease_until_ms)).where(_LEASED, PENDING, _COLLECTION.in_(collections))
     moments.append(tx.execute(leases).scalar_one())
     return min((moment for moment in moments if moment is not None), default=None)
 

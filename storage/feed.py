@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 
 from facets.documents import Record
-from storage import engine, serial, tables
+from storage import batches, engine, serial, tables
 
 NUMBERED_MAX = 5_000
 """Rows numbered in one transaction: some tens of milliseconds under the counter's lock."""
@@ -18,6 +18,7 @@ NUMBERED_MAX = 5_000
 _STORES = tables.StoreRow.__table__  # type: ignore[attr-defined]
 _DOCUMENTS = tables.DocumentRow.__table__  # type: ignore[attr-defined]
 _UNNUMBERED = _DOCUMENTS.c.feed_seq.is_(None)
+_NUMBERED = _DOCUMENTS.c.feed_seq.is_not(None)
 
 
 def number(tx: engine.Tx, limit: int = NUMBERED_MAX) -> int:
@@ -37,7 +38,8 @@ def number(tx: engine.Tx, limit: int = NUMBERED_MAX) -> int:
     given = sa.update(_DOCUMENTS).where(_DOCUMENTS.c.uri == numbered.c.uri).values(feed_seq=base + numbered.c.place)
     tx.execute(given)
     # 3. The counter itself. (A driver's row count cannot be had: sqlite3 gives none for a statement with a CTE.)
-    highest = int(tx.execute(sa.select(sa.func.max(_DOCUMENTS.c.feed_seq))).scalar_one() or 0)
+    numbers = sa.select(sa.func.max(_DOCUMENTS.c.feed_seq)).where(_NUMBERED)
+    highest = int(tx.execute(numbers).scalar_one() or 0)
     if highest <= base:  # whatever has changed is locked by somebody
         return 0
     tx.execute(sa.update(_STORES).values(feed_seq=highest))
@@ -48,17 +50,14 @@ def read(tx: engine.Tx, after: int, limit: int, collection: str | None = None) -
     """Return the next records with `feed_seq > after`, in order; deleted documents are among them."""
     query = sa.select(_DOCUMENTS).where(_DOCUMENTS.c.feed_seq > after).order_by(_DOCUMENTS.c.feed_seq).limit(limit)
     if collection is not None:
-        query = query.where(_DOCUMENTS.c.collection == collection)
+        # By the order of the feed, however small the collection is: a page never sorts more than itself.
+        query = query.where(batches.unindexed(_DOCUMENTS.c.collection) == collection)
     return [serial.record(row) for row in tx.execute(query)]
 
 
 def records(tx: engine.Tx, uris: Sequence[str]) -> list[Record]:
     """Return the records of some documents, in feed order; one that has changed since it was numbered is left out."""
-    query = (
-        sa.select(_DOCUMENTS)
-        .where(_DOCUMENTS.c.uri.in_(uris), _DOCUMENTS.c.feed_seq.is_not(None))
-        .order_by(_DOCUMENTS.c.feed_seq)
-    )
+    query = sa.select(_DOCUMENTS).where(_DOCUMENTS.c.uri.in_(uris), _NUMBERED).order_by(_DOCUMENTS.c.feed_seq)
     return [serial.record(row) for row in tx.execute(query)]
 
 

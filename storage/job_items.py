@@ -221,9 +221,10 @@ def _forget_before(tx: engine.Tx, uris: Sequence[str], memo_after_ms: int) -> No
 
 
 def _set(tx: engine.Tx, job_id: str, state: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    kinds: dict[str, batches.Kind] = {"uri": "text", "state": "text", "indexed_as": "bigint", "adopted": "boolean"}
-    for chunk in batches.chunks(list(rows)):
-        given = batches.table(tx, "given", kinds, chunk)
-        same = sa.and_(_I.job_id == job_id, _I.uri == given.c.uri, _I.state == state)
+    kinds: dict[str, batches.Kind] = {"job_id": "text", "uri": "text", "state": "text", "indexed_as": "bigint"}
+    for chunk in batches.chunks([{"job_id": job_id, **row} for row in rows]):
+        # Job and uri both come from the rows: the only way to these items is then their primary key.
+        given = batches.table(tx, "given", {**kinds, "adopted": "boolean"}, chunk)
+        same = sa.and_(_I.job_id == given.c.job_id, _I.uri == given.c.uri, _I.state == state)
         values = {name: given.c[name] for name in ("state", "indexed_as", "adopted")}
         tx.execute(sa.update(_ITEMS).where(same).values(values))

@@ -73,11 +73,9 @@ def prune(tx: engine.Tx, rows_max: int, limit: int) -> int:
         sa.select(*(_MEMO.c[part] for part in _KEY)).order_by(_MEMO.c.created_ms).limit(min(surplus, limit)),
         skip_locked=True,
     )
-    keys = [Key(*tuple(row)) for row in tx.execute(oldest)]
-    for chunk in batches.chunks(keys):
-        gone = batches.table(tx, "gone", _KEY, [key._asdict() for key in chunk])
-        same = sa.and_(*(_MEMO.c[part] == gone.c[part] for part in _KEY))
-        tx.execute(sa.delete(_MEMO).where(sa.exists().where(same)))
+    keys = [dict(row) for row in tx.execute(oldest).mappings()]
+    if keys:
+        tx.execute(sa.delete(_MEMO).where(*(_MEMO.c[part] == sa.bindparam(part) for part in _KEY)), keys)
     return len(keys)
 
 

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from facets.answers import FacetValue
 from facets.documents import Evaluation
-from storage import candidates, engine, memo, picking, serial, settling, tables
+from storage import batches, candidates, engine, memo, picking, serial, settling, tables
 
 REMEMBERED_MAX = 500
 """Documents answered from the memo in one claim; a tenth of them on behalf of the reindex lane's share."""
@@ -236,7 +236,8 @@ def release(tx: engine.Tx, claims: Sequence[Released]) -> Settled:
 
 def pending(tx: engine.Tx, collections: Collection[str] | None = None) -> PendingCounts:
     """Count what waits for an answer, in some collections or in all."""
-    only = sa.true() if collections is None else _C.collection.in_(sorted(collections))
+    named = None if collections is None else sorted(collections)
+    only = sa.true() if named is None else _C.collection.in_(named)
     is_due = _C.due_ms <= tx.now_ms
     free = sa.select(
         sa.func.count().filter(is_due).label("due"),
@@ -244,7 +245,8 @@ def pending(tx: engine.Tx, collections: Collection[str] | None = None) -> Pendin
         sa.func.min(_C.due_ms).filter(is_due).label("oldest"),
     ).where(candidates.PENDING, _C.owner.is_(None), only)
     row = tx.execute(free).one()
-    claimed = sa.select(sa.func.count()).where(candidates.PENDING, _C.owner.is_not(None), only)
+    leased = sa.true() if named is None else batches.unindexed(_C.collection).in_(named)
+    claimed = sa.select(sa.func.count()).where(candidates.PENDING, _C.owner.is_not(None), leased)
     return PendingCounts(row.due, row.later, tx.execute(claimed).scalar_one(), row.oldest)
 
 
