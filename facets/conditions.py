@@ -5,7 +5,7 @@ false, so NOT is an exact complement.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,15 +13,7 @@ from typing import Any
 from facets import rows
 from facets.filter_tree import And, Between, Compare, In, IsNull, Like, Node, Not, Or, Value
 from facets.selection import MISSING
-from facets.tables import Column, Kind
-
-_PARAMETERS: Mapping[Kind, str] = {
-    "text": "CAST(? AS VARCHAR)",
-    "integer": "CAST(? AS BIGINT)",
-    "number": "CAST(? AS DOUBLE)",
-    "boolean": "CAST(? AS BOOLEAN)",
-    "datetime": "make_timestamp(CAST(? AS BIGINT))",
-}
+from facets.tables import Column
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +67,19 @@ def condition(node: Node) -> Clause:
             return Clause(f"coalesce({leaf.text}, false)", leaf.values)
 
 
-def parameter(column: Column) -> str:
-    """Return a question mark that takes a value of the column's kind; a moment as microseconds."""
-    # Left without a type, it takes that of the ENUM beside it, which is much faster than comparing text.
-    return "?" if column.values else _PARAMETERS[column.kind]
+def parameter(column: Column, *, text: bool = False) -> str:
+    """Return a question mark that takes a value of the column: a moment as microseconds, `text` for any text.
+
+    It has the column's own type, so that ENUMs are compared by their numbers.
+    """
+    if column.kind == "datetime":
+        return "make_timestamp(CAST(? AS BIGINT))"
+    return "CAST(? AS VARCHAR)" if text else f"CAST(? AS {column.sql_type})"
 
 
 def as_text(column: Column) -> str:
     """Return a column with declared values as plain text, any other as it is."""
-    return f"CAST({column.quoted} AS VARCHAR)" if column.values else column.quoted
+    return f"CAST({column.quoted} AS VARCHAR)" if column.domain else column.quoted
 
 
 def like_expression(pattern: str) -> str:
@@ -100,10 +96,12 @@ def _leaf(node: Compare | Between | In | Like) -> Clause:
         case Compare(column, "=", value):
             return Clause(f"{column.quoted} = {parameter(column)}", (_bound(value),))
         case Compare(column, operator, value):
-            return Clause(f"{as_text(column)} {operator} {_PARAMETERS[column.kind]}", (_bound(value),))
+            return Clause(
+                f"{as_text(column)} {operator} {parameter(column, text=bool(column.domain))}", (_bound(value),)
+            )
         case Between(column, low, high):
-            ends = f"{_PARAMETERS[column.kind]} AND {_PARAMETERS[column.kind]}"
-            return Clause(f"{as_text(column)} BETWEEN {ends}", (_bound(low), _bound(high)))
+            end = parameter(column, text=bool(column.domain))
+            return Clause(f"{as_text(column)} BETWEEN {end} AND {end}", (_bound(low), _bound(high)))
         case In(column, values):
             return _one_of(column, tuple(_bound(value) for value in values))
         case Like(column, pattern):

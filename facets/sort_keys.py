@@ -21,8 +21,8 @@ class SortKey:
     @property
     def order(self) -> str:
         """The term of ORDER BY; what has no value comes last in both directions."""
-        # An ENUM is ordered by its numbers, which is the order of its text (see `facets.tables`).
-        term = self.column.quoted if self.column.values else self._compared
+        # An ENUM is ordered by its numbers, which is the order of its text (see `table_sql.create`).
+        term = self.column.quoted if self.column.domain else self._compared
         return f"{term} {'DESC' if self.descending else 'ASC'} NULLS LAST"
 
     @property
@@ -51,7 +51,7 @@ class SortKey:
 
     @property
     def _parameter(self) -> str:
-        return "CAST(? AS VARCHAR)" if self.column.values else parameter(self.column)
+        return parameter(self.column, text=bool(self.column.domain))
 
 
 def behind(keys: Sequence[SortKey], carried: tuple[Any, ...]) -> Clause:

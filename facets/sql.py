@@ -8,10 +8,10 @@ Values never get into the text; names do, and every name comes from a table's ow
 from dataclasses import dataclass
 from typing import Any
 
-from facets.conditions import Clause, all_of, condition, wanted
+from facets.conditions import Clause, all_of, condition, parameter, wanted
 from facets.documents import Status
 from facets.filter_tree import Node
-from facets.selection import Selection, sorted_by
+from facets.selection import MISSING, Selection, sorted_by
 from facets.sort_keys import SortKey, behind
 from facets.table_sql import name_of
 from facets.tables import Table
@@ -80,7 +80,7 @@ def total(query: Query) -> Clause:
 
 def pending(query: Query) -> Clause:
     """Return the statement that counts the documents still to be answered, in the selection's scope."""
-    where = all_of([Clause("doc_status = ?", (Status.PENDING.value,)), *_scope(query.selection)])
+    where = all_of([_status(query, "=", Status.PENDING), *_scope(query.selection)])
     return Clause(f"SELECT count(*) FROM {query.source} WHERE {where.text}", where.values)
 
 
@@ -112,13 +112,20 @@ def _count(query: Query, number: int, name: str) -> Clause:
 
 def _where(query: Query, *, but: str | None = None) -> Clause:
     selection = query.selection
-    parts = [Clause("doc_status <> ?", (Status.DELETED.value,)), *_scope(selection)]
-    for name, values in selection.facets.items():
-        if name != but:
-            parts.append(wanted(query.table.columns[name], values, selection.min_confidence))
+    named = {name: values for name, values in selection.facets.items() if name != but}
+    parts = [wanted(query.table.columns[name], values, selection.min_confidence) for name, values in named.items()]
+    # Only indexed documents have answers: where one is wanted, the deleted need not be looked for.
+    if all(MISSING in values for values in named.values()):
+        parts.append(_status(query, "<>", Status.DELETED))
+    parts += _scope(selection)
     if query.filter is not None:
         parts.append(condition(query.filter))
     return all_of(parts)
+
+
+def _status(query: Query, operator: str, status: Status) -> Clause:
+    column = query.table.columns["doc_status"]
+    return Clause(f"{column.quoted} {operator} {parameter(column)}", (status.value,))
 
 
 def _scope(selection: Selection) -> list[Clause]:

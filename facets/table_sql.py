@@ -6,10 +6,7 @@ Names in them come from the table's own columns; what a batch holds is one bound
 # ruff: noqa: S608 (see above)
 
 from facets import tables
-from facets.tables import Column, Table
-
-CATALOG = "live"
-"""What the view attaches its database as. Tables are named in full: a new cursor does not inherit USE."""
+from facets.tables import CATALOG, Column, Table
 
 POSITION = f'{CATALOG}.main."_position"'
 """One row: the highest feed_seq applied. No collection's name starts with "_"."""
@@ -26,13 +23,27 @@ def name_of(table: Table) -> str:
     return f'{CATALOG}.main."{table.definition.name}"'
 
 
-def create_table(table: Table) -> str:
-    """Return the statement that makes a collection's table."""
+def create(table: Table) -> list[str]:
+    """Return the statements that make a collection's table.
+
+    An ENUM is ordered by its numbers, so its values are declared in the order of their text.
+    """
     stored = _stored(table)
+    domains = [
+        f"CREATE TYPE {column.sql_type} AS ENUM ({', '.join(_literal(value) for value in sorted(column.values))})"
+        for column in stored
+        if column.domain
+    ]
     cells = ", ".join(
         f"{column.quoted} {column.sql_type}{' PRIMARY KEY' if column.name == 'doc_uri' else ''}" for column in stored
     )
-    return f"CREATE TABLE {name_of(table)} ({cells})"
+    return [*domains, f"CREATE TABLE {name_of(table)} ({cells})"]
+
+
+def drop(table: Table) -> list[str]:
+    """Return the statements that undo `create`."""
+    domains = [f"DROP TYPE {column.sql_type}" for column in _stored(table) if column.domain]
+    return [f"DROP TABLE {name_of(table)}", *domains]
 
 
 def stage(table: Table) -> str:
@@ -74,4 +85,8 @@ def _cell(column: Column) -> str:
     cell = f"cell.{column.quoted}"
     if column.kind == "datetime":
         return f"make_timestamp({cell}) AS {column.quoted}"
-    return f"CAST({cell} AS {column.sql_type}) AS {column.quoted}" if column.values else cell
+    return f"CAST({cell} AS {column.sql_type}) AS {column.quoted}" if column.domain else cell
+
+
+def _literal(text: str) -> str:
+    return "'{}'".format(text.replace("'", "''"))

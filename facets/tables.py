@@ -1,12 +1,11 @@
 """A collection's table: its columns with their types and the values that they can hold.
 
 A column of a question holds what is declared now: an answer with an option that is no longer declared is null here.
-Columns with declared values are stored as ENUM, which halves the time of the counts. The values are declared to DuckDB
-in the order of their text, so that it orders them as text.
+Columns with declared values are stored as ENUM, which halves the time of the counts.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from facets import columns, states
@@ -23,6 +22,9 @@ _SQL_TYPES: Mapping[Kind, str] = {
     "boolean": "BOOLEAN",
     "datetime": "TIMESTAMP",  # UTC, without zone: fetching zoned ones would need another library
 }
+CATALOG = "live"
+"""What the view attaches its database as. Things are named in full: a new cursor does not inherit USE."""
+
 _STATE_KINDS: Mapping[str, Kind] = {
     "string": "text",
     "integer": "integer",
@@ -42,11 +44,15 @@ _DOCUMENT_KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column; `values` are the only ones it can hold, in the declared order (empty: any)."""
+    """One column; `values` are the only ones it can hold, in the declared order (empty: any).
+
+    `domain` names the ENUM of these values; it is empty where any value can stand.
+    """
 
     name: str
     kind: Kind
     values: tuple[str, ...] = ()
+    domain: str = ""
 
     @property
     def quoted(self) -> str:
@@ -56,9 +62,7 @@ class Column:
     @property
     def sql_type(self) -> str:
         """The type as it stands in SQL."""
-        if not self.values:
-            return _SQL_TYPES[self.kind]
-        return "ENUM({})".format(", ".join(_literal(value) for value in sorted(self.values)))
+        return f'{CATALOG}.main."{self.domain}"' if self.domain else _SQL_TYPES[self.kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,12 @@ def table_of(definition: Definition) -> Table:
         found += _question_columns(name, question)
     for name, kind in states.column_types(definition.state_schema).items():
         found.append(Column(columns.state_column(name), _STATE_KINDS[kind]))
-    return Table(definition, {column.name: column for column in found})
+    return Table(definition, {column.name: _with_domain(column, definition.name) for column in found})
+
+
+def _with_domain(column: Column, collection: str) -> Column:
+    # No name of ours holds a dot, so these are the only ones that do.
+    return replace(column, domain=f"{collection}.{column.name}") if column.values else column
 
 
 def _document_column(name: str) -> Column:
@@ -107,7 +116,3 @@ def _question_columns(name: str, question: Question) -> list[Column]:
         # Levels are told apart by their text only.
         answer = [Column(name, "number"), Column(f"{name}_level", "text", tuple(dict.fromkeys(question.levels)))]
     return [*answer, Column(f"{name}_confidence", "number")]
-
-
-def _literal(text: str) -> str:
-    return "'{}'".format(text.replace("'", "''"))

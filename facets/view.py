@@ -68,9 +68,9 @@ class View:
             dropped = [name for name in self._tables if name not in wanted or name in changed]
             with self._changing() as cursor:
                 for name in dropped:
-                    cursor.execute(f"DROP TABLE {table_sql.name_of(self._tables[name])}")
+                    _execute(cursor, table_sql.drop(self._tables[name]))
                 for name in changed:
-                    cursor.execute(table_sql.create_table(wanted[name]))
+                    _execute(cursor, table_sql.create(wanted[name]))
                 if changed:
                     cursor.execute(table_sql.WRITE_POSITION, [0])
                 with self._switching:
@@ -200,10 +200,10 @@ def _open(scratch: Scratch | None) -> "duckdb.DuckDBPyConnection":
         }
     )
     if scratch is None:
-        connection.execute(f"ATTACH ':memory:' AS {table_sql.CATALOG}")
+        connection.execute(f"ATTACH ':memory:' AS {tables.CATALOG}")
     else:
         connection.execute(
-            f"ATTACH '{_quoted(scratch.folder / 'view.duckdb')}' AS {table_sql.CATALOG} (RECOVERY_MODE no_wal_writes)"
+            f"ATTACH '{_quoted(scratch.folder / 'view.duckdb')}' AS {tables.CATALOG} (RECOVERY_MODE no_wal_writes)"
         )
     connection.execute("SET enable_external_access = false")
     connection.execute(table_sql.CREATE_POSITION)
@@ -248,6 +248,11 @@ def _query(selection: Selection, known: Mapping[str, Table]) -> Query:
 
 def _fetch(cursor: "duckdb.DuckDBPyConnection", statement: Clause) -> list[tuple[Any, ...]]:
     return cursor.execute(statement.text, statement.values).fetchall()
+
+
+def _execute(cursor: "duckdb.DuckDBPyConnection", statements: list[str]) -> None:
+    for statement in statements:
+        cursor.execute(statement)
 
 
 def _carried(row: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -53,18 +53,19 @@ def test_like_becomes_an_expression(pattern: str, expression: str) -> None:
 def test_options_are_declared_in_the_order_of_their_text() -> None:
     """An ENUM is ordered by its numbers, so they must be those of the text's order."""
     question = choice(ask="?", options=dict.fromkeys(("b", "it's", "a"), "…"))
+    table = tables.table_of(searched.definition(questions={"q": question}))
 
-    column = tables.table_of(searched.definition(questions={"q": question})).columns["q"]
+    statements = table_sql.create(table)
 
-    assert column.values == ("b", "it's", "a")
-    assert column.sql_type == "ENUM('a', 'b', 'it''s')"
+    assert table.columns["q"].values == ("b", "it's", "a")
+    assert "CREATE TYPE live.main.\"notes.q\" AS ENUM ('a', 'b', 'it''s')" in statements
 
 
 def test_the_table_has_the_named_columns_and_two_hidden_ones() -> None:
     """The table's columns are those that a filter may name, and the texts that hits are rebuilt from."""
-    statement = table_sql.create_table(TABLE)
+    *_, statement = table_sql.create(TABLE)
 
-    names = re.findall(r'"(\w+)" [A-Z]', statement)
+    names = re.findall(r'"(\w+)" (?:[A-Z]|live)', statement)
 
     assert names == [*TABLE.columns, "doc_facets", "doc_state"]
     assert [name for name in names if name.startswith("severity")] == [
