@@ -22,6 +22,7 @@ class KafkaWriter:
         self._settings = settings
         self._topic = topics.topic_names(settings.kafka.topic_prefix).documents
         self._producer: Producer | None = None
+        self._starting = asyncio.Lock()
 
     async def append(self, sent: Sequence[Sent]) -> None:
         """Send the events, those of one document in order; their outcomes come from the workers.
@@ -46,11 +47,12 @@ class KafkaWriter:
             self._producer = None
 
     async def _started(self) -> Producer:
-        if self._producer is None:
-            producer = Producer(self._settings.kafka, deadline_s=self._settings.write_deadline_s)
-            await producer.start()
-            self._producer = producer
-        return self._producer
+        async with self._starting:  # the first writes may come together; a second producer would never be closed
+            if self._producer is None:
+                producer = Producer(self._settings.kafka, deadline_s=self._settings.write_deadline_s)
+                await producer.start()
+                self._producer = producer
+            return self._producer
 
 
 def _rounds(sent: Sequence[Sent]) -> Iterator[list[Sent]]:
