@@ -14,6 +14,9 @@ help: ## list the targets
 	@.ci/venv "$(PYTHON)" requirements-dev.lock && touch $@ .venv/runtime
 demo: .venv/runtime ## tell the story in a minute: write, facets, search, rewrite, reindex
 	@$(BIN)/facetline demo
+demo-kafka: .venv/runtime ## the same story through a real Kafka
+	@address=`deploy/kafka/start --data .demo-kafka` && FACETLINE_KAFKA__BOOTSTRAP_SERVERS=$$address \
+	$(BIN)/facetline demo --kafka; code=$$?; deploy/kafka/stop --data .demo-kafka; rm -rf .demo-kafka; exit $$code
 test: .venv/dev check ## run everything against the real services, installing them as root on Debian
 	@.ci/services
 	@$(BIN)/pytest --cov
@@ -31,4 +34,4 @@ fmt: .venv/dev ## format, and mend what can be mended
 	@$(BIN)/ruff check --fix --quiet; $(BIN)/ruff format
 lock: .venv/dev ## compile the locks anew, keeping what still fits
 	@$(LOCK) --group install -o requirements.lock && $(LOCK) --group dev -c requirements.lock -o requirements-dev.lock
-.PHONY: help demo test check unit bench kafka kafka-stop fmt lock
+.PHONY: help demo demo-kafka test check unit bench kafka kafka-stop fmt lock

@@ -25,6 +25,8 @@ def configure(level: str, style: str) -> None:
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=False,
     )
+    for name in ("aiokafka", "faust", "mode"):  # their errors are mostly retries; what matters reaches our own log
+        logging.getLogger(name).setLevel(logging.CRITICAL if least > logging.INFO else logging.WARNING)
     logging.basicConfig(
         level=max(least, logging.WARNING), stream=sys.stderr, format="%(levelname)s %(name)s %(message)s"
     )

@@ -25,6 +25,7 @@ COLLECTION = "tickets"
 SECOND_QUESTION = "[collections.tickets.questions.team]"
 """The sample file without what begins here is the demo's first set of questions."""
 CONFIDENT = 0.5
+SHOWN = 7
 WORKER_STOP_S = 15.0
 REWRITTEN = "tickets/t1"
 REWRITE = "Forget the payments, that is settled. But the parcel with my order never arrived. Where is it?"
@@ -176,14 +177,17 @@ async def _measure(pipeline: "Pipeline", question: str) -> None:
 async def _search(pipeline: "Pipeline") -> None:
     _chapter("Search: which tickets are about billing? No model runs now")
     await _hits(pipeline, {"topic": ["billing"]}, None)
-    _chapter(f"The same, only answers with a confidence of at least {CONFIDENT}")
-    await _hits(pipeline, {"topic": ["billing"]}, CONFIDENT)
+    _chapter(
+        f"And signing in? Then only answers with a confidence of at least {CONFIDENT}: what it was unsure of is gone"
+    )
+    await _hits(pipeline, {"topic": ["login"]}, None)
+    await _hits(pipeline, {"topic": ["login"]}, CONFIDENT)
 
 
 async def _hits(pipeline: "Pipeline", facets: dict[str, list[str]], min_confidence: float | None) -> None:
     command = " ".join(["$ facetline search tickets", *(f"{name}={value}" for name, (value,) in facets.items())])
     output.text(command + (f" --min-confidence {min_confidence}" if min_confidence is not None else ""))
-    reply = await pipeline.search(COLLECTION, facets, min_confidence=min_confidence, limit=5)
+    reply = await pipeline.search(COLLECTION, facets, min_confidence=min_confidence, limit=SHOWN)
     bodies = {each["key"]: each["body"] for each in _tickets()}
     output.table(
         (
