@@ -26,6 +26,8 @@ DEAD_LETTER_BYTES_MAX = RECORD_BYTES_MAX + 64 * 1024
 REQUEST_MS = 10_000
 """How long a broker may take for one request; far longer than the half second that a fetch waits for data."""
 
+CUT_OFF_S = 1.0
+
 KEPT = (
     *("acks", "auto_offset_reset", "bootstrap_servers", "enable_auto_commit", "enable_idempotence", "group_id"),
     *("isolation_level", "key_deserializer", "key_serializer", "loop", "partitioner", "transactional_id"),
@@ -95,17 +97,36 @@ def check_extra(extra: dict[str, Any]) -> None:
 
 
 async def stop_within(client: Any, limit_s: float) -> bool:
-    """Stop an aiokafka client; after `limit_s` leave it: a broker that is away must not hold up our own end.
+    """Stop an aiokafka client; after `limit_s` cut it off: a broker that is away must not hold up our own end.
 
     Returns:
-        Whether it stopped in order.
+        Whether it stopped in order: with everything sent, and the group left.
     """
     try:
         async with asyncio.timeout(limit_s):
             await client.stop()
     except (KafkaError, OSError, TimeoutError):
+        await _cut_off(client)
         return False
     return True
+
+
+async def _cut_off(client: Any) -> None:
+    """Close the sockets and end the tasks that a broken-off `stop` of aiokafka 0.14 leaves behind."""
+    network = getattr(client, "_client", None) or client.client
+    coordinator, fetcher = getattr(client, "_coordinator", None), getattr(client, "_fetcher", None)
+    left = (
+        getattr(getattr(client, "_sender", None), "sender_task", None),
+        *(getattr(coordinator, name, None) for name in ("_coordination_task", "_heartbeat_task")),
+        getattr(fetcher, "_fetch_task", None),
+    )
+    tasks = {task for task in left if task is not None and not task.done()}
+    for task in tasks:
+        task.cancel()
+    await network.close()  # what the tasks wait for ends with it
+    if tasks:
+        await asyncio.wait(tasks, timeout=CUT_OFF_S)
+    await network.close()
 
 
 def _names(kind: type[Any]) -> set[str]:
