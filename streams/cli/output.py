@@ -1,6 +1,7 @@
 """What people and programs see: results on standard output, everything else on standard error."""
 
 import json
+import math
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -38,11 +39,12 @@ def answers(facets: Mapping[str, Mapping[str, Any]] | None) -> str:
 
 
 def _answer(value: Mapping[str, Any]) -> str:
+    """Return one answer; confidences are rounded down, so that 1.00 is only ever a full one."""
     said = {"choice": value.get("choice"), "score": value.get("level")}.get(value["type"])
     if value["type"] == "boolean":
         said = f"{'yes' if value['value'] else 'no'} (p {value['probability']:.2f})"
     confidence = value.get("confidence")
-    return str(said) if confidence is None else f"{said} {confidence:.2f}"
+    return str(said) if confidence is None else f"{said} {math.floor(confidence * 100) / 100:.2f}"
 
 
 def table(rows: Iterable[tuple[str, ...]]) -> None:
