@@ -110,7 +110,7 @@ def encode_record(record: Record) -> Message:
 
 def record_value(record: Record) -> dict[str, Any]:
     """Return what the facets topic says about a document that is not deleted."""
-    dumped = record.model_dump(mode="json", include=_RECORD_FIELDS)
+    dumped = record.model_dump(mode="json", include=RECORD_FIELDS)
     evaluation = record.evaluation
     if evaluation is not None:
         dumped["evaluation"] = {
@@ -122,7 +122,7 @@ def record_value(record: Record) -> dict[str, Any]:
     return dumped
 
 
-_RECORD_FIELDS = {
+RECORD_FIELDS = {
     *("uri", "version", "revision", "indexed_as", "status", "reason", "facets", "state", "evaluation", "source_event"),
 }
 

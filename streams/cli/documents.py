@@ -19,7 +19,7 @@ Id = Annotated[str | None, typer.Option("--id", help="Id of this event; the same
 
 def write(  # a command's parameters are its options
     uri: UriArgument,
-    source: Annotated[str | None, typer.Argument(metavar="[-]", help="'-' reads the body from standard input.")] = None,
+    source: Annotated[str | None, typer.Argument(metavar="-", help="'-' reads the body from standard input.")] = None,
     body: Annotated[str | None, typer.Option("--body", help="The text.")] = None,
     file: Annotated[Path | None, typer.Option("--file", help="A file that holds the text.")] = None,
     state: Annotated[str | None, typer.Option("--state", help='Your own fields as JSON: {"title": "…"}')] = None,
@@ -95,7 +95,7 @@ def search(  # a command's parameters are its options
     collection: Annotated[str, typer.Argument(metavar="COLLECTION")],
     chosen: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[QUESTION=VALUE]…", help="topic=billing; one question twice: either; __missing__ too."),
+        typer.Argument(metavar="QUESTION=VALUE", help="topic=billing; one question twice: either; __missing__ too."),
     ] = None,
     min_confidence: Annotated[float | None, typer.Option("--min-confidence", help="0 to 1, inclusive.")] = None,
     filter_: options.Filter = None,

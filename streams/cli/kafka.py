@@ -22,9 +22,9 @@ def worker(config: options.Config = None, folder: options.Folder = None) -> None
     """Apply the documents topic, answer what is due, publish facets: run as many of these as you like."""
 
     async def work() -> int | None:
-        from streams import worker as worker_
-
         settings = _kafka(options.settings(config, folder), "worker")
+        from streams import worker as worker_  # seconds of imports, which a wrong setting need not wait for
+
         await worker_.run_worker(settings)
         return None
 
@@ -141,7 +141,7 @@ def show(
 
 @letters_app.command("redrive")
 def redrive(
-    ids: Annotated[list[int] | None, typer.Argument(metavar="[ID]…")] = None,
+    ids: Annotated[list[int] | None, typer.Argument(metavar="ID")] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="All letters with this reason.")] = None,
     json_: options.Json = False,
     config: options.Config = None,

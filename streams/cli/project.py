@@ -66,7 +66,7 @@ def apply(json_: options.Json = False, config: options.Config = None, folder: op
     """Make the file's definitions the active ones: workers, API and views go by them from now on."""
 
     async def work() -> int | None:
-        from storage import definitions
+        from storage import definitions, documents
         from streams import project as project_
         from streams import wiring
 
@@ -76,6 +76,7 @@ def apply(json_: options.Json = False, config: options.Config = None, folder: op
             output.note(f"warning: {warning}")
         async with wiring.open_store(settings) as store:
             activated = await store.write(definitions.activate, project.definitions)
+            counts = await store.read(documents.counts)
         await project.close()
         for definition in project.definitions:
             changed = definition.name in activated.names
@@ -85,8 +86,9 @@ def apply(json_: options.Json = False, config: options.Config = None, folder: op
                 )
             else:
                 output.text(f"{definition.name}  {'activated' if changed else 'was active already'}")
-        if activated.names and not json_:
-            output.note("documents answered under another fingerprint are outdated: facetline reindex NAME --outdated")
+        for name in activated.names:
+            if counts.get(name) and not json_:
+                output.note(f"documents answered under another fingerprint: facetline reindex {name} --outdated")
         return None
 
     running.run(work)
