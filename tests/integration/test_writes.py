@@ -27,15 +27,17 @@ async def store(store_url: str) -> AsyncIterator[engine.Store]:
 
 async def test_a_body_write_clears_what_was_answered_about_the_old_body(store: engine.Store):
     """New body, no answers, pending, an untouched account of calls: all in the write's own transaction."""
+    voided = ("reason", "reason_message", "facets", "evaluation", "fingerprint", "owner", "claimed_fingerprint")
+    unset = ("classified_ms", "feed_seq", "lease_until_ms", "claimed_ms", "memo_after_ms")
+    counted = ("lane", "attempt", "calls_made", "retries", "crashes", "tries", "retry_wait_ms")
     await applied.answered(store, "old")
+    used = [*(f"{name} = '{{}}'" for name in voided), *(f"{name} = 7" for name in (*unset, *counted))]
+    await store.write(lambda tx: tx.execute(sa.text(f"UPDATE documents SET {', '.join(used)}")))
 
     await applied.apply(store, judged.write(URI, "new", offset=1))
 
     row = await store.read(stored.row, URI)
-    cleared = ("reason", "reason_message", "facets", "evaluation", "fingerprint", "classified_ms", "feed_seq", "owner")
-    cleared += ("lease_until_ms", "claimed_ms", "claimed_fingerprint", "memo_after_ms")
-    counted = ("lane", "attempt", "calls_made", "retries", "crashes", "tries", "retry_wait_ms")
-    assert {name: row[name] for name in cleared} == dict.fromkeys(cleared)
+    assert {name: row[name] for name in (*voided, *unset)} == dict.fromkeys((*voided, *unset))
     assert {name: row[name] for name in counted} == dict.fromkeys(counted, 0)
     assert (row["status"], row["version"], row["revision"], row["indexed_as"]) == ("pending", 3, 3, 3)
     assert row["due_ms"] == row["cleared_ms"] == row["written_ms"]
