@@ -42,7 +42,7 @@ def evaluator_from_table(name: str, table: Mapping[str, Any], *, folder: Path) -
     except InvalidDefinition as error:
         problems.extend(error.problems)
         made = None
-    if problems or made is None:
+    if made is None:
         raise InvalidDefinition([f"evaluator '{name}': {problem}" for problem in problems])
     return made
 

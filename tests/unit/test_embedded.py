@@ -65,7 +65,7 @@ class Gated:
         self.read.append(text)
         return [1]
 
-    def vector(self, tokens: Sequence[int]) -> Any:  # noqa: ARG002 (they all have the same)
+    def vector(self, tokens: Sequence[int]) -> Any:
         """Return the one vector."""
         return np.ones(4, dtype=np.float32) / 2
 
@@ -308,5 +308,7 @@ def test_vectors_have_length_one_and_one_text_has_one_vector():
 
     assert abs(float(np.linalg.norm(first)) - 1) < 1e-6
     assert np.array_equal(first, model.vector(model.tokens("The courier lost my parcel.")))
+    other = model.vector(model.tokens("My package has gone missing."))
+    assert float(first @ other) == pytest.approx(0.456, abs=0.02)  # 0.34 without the marks at both ends
     with pytest.raises(ValueError, match="255 tokens"):
         model.vector([5] * 255)

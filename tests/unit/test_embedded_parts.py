@@ -98,8 +98,8 @@ def test_the_fit_finds_the_temperature_that_made_the_labels(true_temperature: fl
 
 
 def test_the_calibration_error_is_the_weighted_gap():
-    """Three answers at 0.95 of which two are right and one at 0.55 that is wrong: (3·0.283 + 1·0.55) / 4."""
-    bins = calibration.reliability([0.95, 0.95, 0.95, 0.55], [True, True, False, False])
+    """Three answers around 0.95 of which two are right and one at 0.55 that is wrong: (3·0.283 + 1·0.55) / 4."""
+    bins = calibration.reliability([0.95, 1.0, 0.9, 0.55], [True, True, False, False])
 
     assert [(each.at_least, each.answers, each.right) for each in bins] == [(0.5, 1, 0.0), (0.9, 3, 0.667)]
     assert calibration.expected_error(bins) == pytest.approx((3 * (0.95 - 0.667) + 0.55) / 4)

@@ -46,10 +46,12 @@ def test_confidence_is_refitted_or_turned_off_by_a_table():
 
 
 def test_a_recording_is_found_beside_the_project_file(tmp_path: Path):
-    """The path is relative to the folder of facetline.toml."""
+    """The path is relative to the folder of facetline.toml, and the source of confidence is the table's."""
     (tmp_path / "a.ndjson").write_text(json.dumps({"key": "t1", "answers": {}}) + "\n")
 
-    assert make({"kind": "recorded", "path": "a.ndjson", "confidence_source": "x"}, tmp_path).kind == "recorded"
+    made = make({"kind": "recorded", "path": "a.ndjson", "confidence_source": "experts"}, tmp_path)
+    assert made.kind == "recorded"
+    assert made.identity.parameters["confidence_source"] == "experts"
 
 
 @pytest.mark.parametrize(
