@@ -39,15 +39,18 @@ class Decided:
     indexed_as: int
 
 
-def wanted(request: "jobs.JobRequest", active: str) -> sa.ColumnElement[bool]:
-    """Return the condition that a document is one to ask again about."""
-    scope = _D.scope == request.scope if request.scope else sa.true()
+def wanted(request: "jobs.JobRequest", active: str, *, by_uri: bool = False) -> sa.ColumnElement[bool]:
+    """Return the condition that a document is one to ask again about; `by_uri`: others say which ones to look at."""
+    collection, scope = _D.collection, _D.scope
+    if by_uri:
+        collection, scope = batches.unindexed(collection), batches.unindexed(scope)
+    of_scope = scope == request.scope if request.scope else sa.true()
     mode = {
         "missing": _D.status.in_(("pending", "failed")),
         "outdated": sa.and_(_D.status == "indexed", _D.fingerprint.is_distinct_from(active)),
         "force": _D.status.not_in(("deleted", "empty")),
     }[request.mode]
-    return sa.and_(_D.collection == request.collection, scope, mode)
+    return sa.and_(collection == request.collection, of_scope, mode)
 
 
 def write_next(
@@ -57,7 +60,7 @@ def write_next(
 
     A document that was cleared after the job was made is not an item: it has been, or is being, asked about since.
     """
-    still = sa.and_(wanted(job.request, active), _D.cleared_ms <= job.created_ms)
+    still = sa.and_(wanted(job.request, active, by_uri=uris is not None), _D.cleared_ms <= job.created_ms)
     if uris is not None:
         given = sorted(uri for uri in uris if uri > (job.filled_to or ""))[:limit]
         rows = [{"uri": uri} for uri in given]
@@ -143,7 +146,7 @@ def calls(tx: engine.Tx, request: "jobs.JobRequest", active: str, uris: Collecti
 
     Equal bodies are one call; a remembered answer is none (unless forced), nor is one that is awaited anyway.
     """
-    found = wanted(request, active)
+    found = wanted(request, active, by_uri=uris is not None)
     if uris is not None:
         listed = batches.table(tx, "listed", {"uri": "text"}, [{"uri": uri} for uri in uris])
         found = sa.and_(found, _D.uri.in_(sa.select(listed.c.uri)))
