@@ -69,19 +69,30 @@ async def row(store: engine.Store, uri: str) -> dict[str, Any]:
     return await store.read(stored.row, uri)
 
 
-class Away(engine.Store):
-    """A store that does not answer the next `refusals` writes."""
+class Watched(engine.Store):
+    """A store that keeps a history of writes, refuses the next `refusals`, and answers late while `late` is cleared."""
 
     def __init__(self, store: engine.Store) -> None:
         self.__dict__.update(store.__dict__)
+        self.history: list[tuple[str, Any]] = []
         self.refusals = 0
+        self.late = asyncio.Event()
+        self.late.set()
+
+    @property
+    def writes(self) -> int:
+        """How many writes were committed."""
+        return len(self.history)
 
     async def write(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        """Refuse, or write."""
+        """Refuse, or write and answer when it may."""
         if self.refusals:
             self.refusals -= 1
             raise StoreUnavailable("away")
-        return await super().write(function, *args, **kwargs)
+        answer = await super().write(function, *args, **kwargs)
+        self.history.append((function.__name__, answer))
+        await self.late.wait()
+        return answer
 
 
 @asynccontextmanager

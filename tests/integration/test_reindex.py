@@ -250,6 +250,29 @@ async def test_a_stopped_process_gives_its_job_up(store: engine.Store):
     assert (running.owner, stopped.owner, stopped.state) == ("one", None, "running")
 
 
+async def test_a_job_stays_with_a_process_that_lives(store: engine.Store):
+    """The lease is renewed while answers are waited for, longer than it lasts."""
+    await indexed(store, 4)
+    held, watched = Held("outage"), chains.Watched(store)
+    job_id = await job_of(store, "force")
+    async with chains.reindexing(watched, FakeEvaluator(held), lease_s=0.9):
+
+        async def leased() -> int:
+            return (await store.read(jobs.get, job_id)).lease_until_ms or 0
+
+        first_ms = await eventually(leased, every_s=0.01)
+
+        async def renewed() -> bool:
+            return await leased() > first_ms + 900
+
+        await eventually(renewed)
+        held.release()
+        await ended(store, job_id)
+    taken = [answer.id for name, answer in watched.history if name == "take" and answer is not None]
+
+    assert taken == [job_id]
+
+
 async def test_one_process_works_on_a_job(store: engine.Store, store_url: str, clock: stored.Clock):
     """Two processes with reindexers share the calls of a job, and none is made twice."""
     await indexed(store, 60)
@@ -295,7 +318,7 @@ async def test_a_filter_that_no_longer_fits_ends_its_job(store: engine.Store):
 async def test_a_store_that_is_away_does_not_end_the_work(store: engine.Store):
     """Turns that could not be given are given when the store answers again."""
     await indexed(store, 10)
-    away = chains.Away(store)
+    away = chains.Watched(store)
     job_id = await job_of(store, "force")
     async with chains.reindexing(away, FakeEvaluator("outage")):
         away.refusals = 3

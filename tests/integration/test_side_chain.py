@@ -67,8 +67,9 @@ async def test_a_pending_document_is_answered(store: engine.Store):
 
 async def test_a_write_of_another_process_is_seen(store: engine.Store):
     """Nobody has to wake the side chain: a write that it was not told of is found by itself."""
-    evaluator = FakeEvaluator()
-    async with chains.running(store, evaluator):
+    evaluator, watched = FakeEvaluator(), chains.Watched(store)
+    async with chains.running(watched, evaluator):
+        await eventually(lambda: watched.writes, what="the queue was found empty")
         await write(store, t1="written later")
         await chains.settled(store, deadline_s=10.0)
 
@@ -174,13 +175,20 @@ async def test_a_body_that_comes_back_is_not_asked_about_twice(store: engine.Sto
 
 
 async def test_equal_bodies_are_asked_about_once(store: engine.Store):
-    """Twenty documents with one body cost one call."""
-    evaluator = FakeEvaluator(0.05)
+    """Twenty documents with one body cost one call, however often the queue is looked at while it runs."""
+    held = Held()
+    evaluator = FakeEvaluator(held)
     await write(store, **{f"t{number}": "the same words" for number in range(20)})
-    async with chains.running(store, evaluator):
+    async with chains.running(store, evaluator) as chain:
+        await called(evaluator)
+        await write(store, other="other words")
+        chain.wake()
+        await called(evaluator, 2)
+        calls_meanwhile = evaluator.bodies
+        held.release()
         await chains.settled(store)
 
-    assert len(evaluator.history) == 1
+    assert calls_meanwhile == evaluator.bodies == ["the same words", "other words"]
     assert {found["status"] for found in (await store.read(stored.rows)).values()} == {"indexed"}
 
 
@@ -368,12 +376,14 @@ async def test_a_refused_key_opens_the_breaker_at_once(store: engine.Store):
 
 async def test_only_the_active_fingerprint_is_asked_about(store: engine.Store):
     """A process with an older definition claims nothing and says so; once its definition is active it goes on."""
-    evaluator = FakeEvaluator()
-    async with chains.running(store, evaluator) as chain:
+    evaluator, watched = FakeEvaluator(), chains.Watched(store)
+    async with chains.running(watched, evaluator) as chain:
         await store.write(stored.defined, "tickets", fingerprint="f2")
         await eventually(lambda: chain.stats.not_active == {"tickets"})
         await write(store, t1="words")
+        looks = watched.writes
         chain.wake()
+        await eventually(lambda: watched.writes >= looks + 2, every_s=0.01, what="the queue was looked at again")
         claimed = await store.write(stored.claimed, owner="other")
         calls_meanwhile = len(evaluator.history)
         await store.write(stored.answer_all, claimed.claims)
@@ -409,7 +419,7 @@ async def test_results_outlive_a_store_that_is_away(store: engine.Store):
     """An answer that could not be stored is kept and stored later, without another call."""
     evaluator, held = FakeEvaluator(), Held()
     evaluator.script("t1", held)
-    away = chains.Away(store)
+    away = chains.Watched(store)
     await write(store, t1="words")
     async with chains.running(away, evaluator):
         await called(evaluator)

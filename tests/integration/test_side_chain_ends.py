@@ -4,7 +4,6 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 
 import chains
@@ -209,14 +208,19 @@ async def test_a_late_release_of_an_old_claim_is_discarded(store: engine.Store, 
 
 async def test_claims_of_an_exchange_that_was_cancelled_are_released(store: engine.Store):
     """A cancellation while claims are being committed leaves no document claimed by nobody."""
-    evaluator = FakeEvaluator(Held())
-    chain = SideChain(store, await chains.assignments(store, evaluator, replace(QUICK, concurrency=4)), owner="one")
+    evaluator, watched = FakeEvaluator(Held()), chains.Watched(store)
+    watched.late.clear()
+    chain = SideChain(watched, await chains.assignments(store, evaluator), owner="one")
     task = asyncio.create_task(chain.run(asyncio.Event()))
-    await eventually(
-        lambda: any(each.get_name() == "side chain: exchange" for each in asyncio.all_tasks()), every_s=0.0
-    )
-    await cancel(chain, asyncio.Event(), task)
+    await eventually(lambda: watched.writes == 1, every_s=0.01, what="claims are committed, and nobody knows it yet")
+    claimed = await chains.row(store, "tickets/t1")
+    task.cancel()
+    await asyncio.sleep(0)
+    watched.late.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     found = await chains.row(store, "tickets/t1")
 
+    assert claimed["owner"] == "one"
     assert (found["status"], found["owner"], found["crashes"], found["calls_made"]) == ("pending", None, 0, 0)
     assert evaluator.history == []

@@ -39,7 +39,7 @@ def test_a_success_between_starts_the_count_again():
         breaker.failed(breaker.begin(), document * 2, 0.0)
         breaker.succeeded(breaker.begin())
 
-    assert breaker.state == "closed"
+    assert (breaker.state, breaker.openings) == ("closed", 0)
 
 
 def test_a_misconfigured_evaluator_opens_it_at_once():
