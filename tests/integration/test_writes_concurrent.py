@@ -15,8 +15,9 @@ import sqlalchemy as sa
 import stored
 from polling import eventually
 
+from facets import errors
 from storage import documents, engine, positions, writes
-from storage.events import Applied, Batch, Event
+from storage.events import Applied, Batch, Event, Outcome
 
 URI = applied.URI
 
@@ -242,6 +243,31 @@ async def test_documents_are_locked_in_sorted_order(postgres_url: str):
         await write
 
     assert later_is_free
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("races", [1, writes.RACES_MAX - 1, writes.RACES_MAX])
+async def test_a_lost_race_is_run_again_and_blames_no_event(postgres_url: str, races: int):
+    """A row that others keep making first is read anew each time; past the bound the whole write is put off."""
+    runs: list[int] = []
+
+    def racing(tx: engine.Tx) -> list[Outcome]:
+        def work() -> list[Outcome]:
+            runs.append(1)
+            if len(runs) <= races:
+                tx.execute(sa.text("INSERT INTO topics VALUES ('t', 1)"))
+            return []
+
+        tx.execute(sa.text("INSERT INTO topics VALUES ('t', 1)"))
+        return writes._isolated(tx, work)
+
+    async with stored.opened(postgres_url) as store:
+        if races < writes.RACES_MAX:
+            assert await store.write(racing) == []
+            assert len(runs) == races + 1
+        else:
+            with pytest.raises(errors.StoreUnavailable, match="other workers"):
+                await store.write(racing)
 
 
 async def test_a_damaged_store_blames_no_event(sqlite_url: str):
