@@ -6,6 +6,7 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
+from facets import errors
 from storage import jobs
 from streams.matching import matching
 from streams.pipeline import Pipeline
@@ -22,7 +23,7 @@ async def start(pipeline: Pipeline, request: jobs.JobRequest) -> jobs.Job:
         UnknownCollection, InvalidFilter: the request is wrong.
         Conflict: another reindex of the same documents is running.
     """
-    await pipeline.definition(request.collection)
+    await _check(pipeline, request)
     if request.filter is not None:
         await matching(pipeline.follower(request.collection), request, "", 1)  # refuse a wrong filter before all else
     job, _joined = await pipeline.store.write(jobs.create, uuid.uuid4().hex[:12], request)
@@ -31,13 +32,19 @@ async def start(pipeline: Pipeline, request: jobs.JobRequest) -> jobs.Job:
 
 async def plan(pipeline: Pipeline, request: jobs.JobRequest) -> jobs.Plan:
     """Say how many documents a job would have and how many calls it would make; nothing is changed."""
-    await pipeline.definition(request.collection)
+    await _check(pipeline, request)
     if request.filter is None:
         return await pipeline.store.read(jobs.plan, request)
     parts = [await pipeline.store.read(jobs.plan, request, uris) async for uris in _pages(pipeline, request)]
     return jobs.Plan(
         sum(part.documents for part in parts), sum(part.calls for part in parts), sum(part.body_bytes for part in parts)
     )
+
+
+async def _check(pipeline: Pipeline, request: jobs.JobRequest) -> None:
+    definition = await pipeline.definition(request.collection)
+    if request.scope and not definition.scoped:
+        raise errors.InvalidQuery(f"collection '{request.collection}' has no scopes; leave --scope out")
 
 
 async def _pages(pipeline: Pipeline, request: jobs.JobRequest) -> AsyncIterator[list[str]]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import time
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
@@ -23,6 +24,8 @@ CHUNK_BYTES_MAX = 16 * 1024 * 1024
 REFUSED_SHOWN_MAX = 20
 REFUSED_KEPT_MAX = 100_000
 """Refusals listed in the result; beyond that the file as a whole is not what was meant, and only counted."""
+NO_WORKER_S = 10.0
+APPLIED_POLL_S = 0.3
 AGAIN = "run the same command again to go on; what is written is not asked about twice"
 
 
@@ -136,13 +139,18 @@ class _Import:
     async def _wait_applied(self) -> None:
         from storage import outcomes
 
+        told = False
+        started = time.monotonic()
         with output.Progress("applied", self.sent) as progress:
             while True:
                 tally = await self._pipeline.store.read(outcomes.tally, self._source)
                 progress.at(sum(tally.values()))
                 if sum(tally.values()) >= self.sent:
                     break
-                await asyncio.sleep(0.2)
+                if not tally and not told and time.monotonic() - started > NO_WORKER_S:
+                    output.note("nothing has been applied yet; is a 'facetline worker' running?")
+                    told = True
+                await asyncio.sleep(APPLIED_POLL_S)
         self.written, self.unchanged = tally.get("applied", 0), tally.get("unchanged", 0)
         after = ""
         while page := await self._pipeline.store.read(outcomes.rejected, self._source, after=after):
@@ -175,24 +183,30 @@ async def wait_answered(pipeline: "Pipeline", collection: str) -> None:
     most = waiting
     with output.Progress("answered", most) as progress:
         while waiting:
-            give_up_when_broken(pipeline, waiting)
+            give_up_when_broken(pipeline, collection, waiting)
             await asyncio.sleep(0.1)
             waiting = (await pipeline.store.read(queue.pending, [collection])).total
             most = max(most, waiting)
             progress.at(most - waiting, most)
 
 
-def give_up_when_broken(pipeline: "Pipeline", waiting: int) -> None:
-    """Stop waiting for an evaluator that this process has found not to answer.
+def give_up_when_broken(pipeline: "Pipeline", collection: str, waiting: int) -> None:
+    """Stop waiting for answers that this process has found not to come.
 
     Raises:
-        EvaluatorUnavailable: saying what becomes of the documents.
+        EvaluatorUnavailable: the evaluator does not answer; the message says what becomes of the documents.
+        Conflict: the collection has got other questions meanwhile, which this process does not ask.
     """
     from facets import errors
 
     if pipeline.work is None:
         return
     stats = pipeline.work.side_chain.stats
+    if collection in stats.not_active:
+        raise errors.Conflict(
+            f"collection '{collection}' was given another definition meanwhile; {waiting} documents stay pending, for"
+            " a command that has it, or after 'facetline collections apply'"
+        )
     for evaluator, state in stats.breakers.items():
         if state != "closed":
             raise errors.EvaluatorUnavailable(

@@ -76,7 +76,7 @@ async def watch(pipeline: "Pipeline", job_id: str) -> None:
             progress.at(job.total - waiting, job.total)
             if job.state not in jobs.ACTIVE:
                 return
-            give_up_when_broken(pipeline, waiting)
+            give_up_when_broken(pipeline, job.request.collection, waiting)
             await asyncio.sleep(POLL_S)
 
 

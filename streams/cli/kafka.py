@@ -83,7 +83,7 @@ def check(json_: options.Json = False, config: options.Config = None, folder: op
 def list_(
     reason: Annotated[str | None, typer.Option("--reason", help="Only letters with this reason.")] = None,
     after: Annotated[int, typer.Option("--after", help="Go on after this id.")] = 0,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000)] = LETTERS_MAX,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="Letters on a page.")] = LETTERS_MAX,
     json_: options.Json = False,
     config: options.Config = None,
     folder: options.Folder = None,
