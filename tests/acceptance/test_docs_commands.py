@@ -1,0 +1,150 @@
+"""Every example of the documentation runs as it stands: shell and Python, on the local runtime and on a real Kafka.
+
+Method: a page's blocks run in order, in one folder, as a reader would type them; a block ends with the exit code that
+stands beside its language (`exit=1`), else with 0. `kafka` marks what needs a broker, `background` what runs on until
+it is told to stop, `kcat` what needs that tool.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import commands
+import documented
+import pytest
+from documented import PAGES, Block
+
+LIMIT_S = 120
+KAFKA_IN_EXAMPLES = "127.0.0.1:9092"
+# Python blocks await at the top level, as in an asyncio REPL.
+RUN_PYTHON = """
+import ast, asyncio, inspect, sys
+for block in sys.argv[1:]:
+    code = compile(block, "block", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    made = eval(code, {"__name__": "block"})
+    if inspect.iscoroutine(made):
+        asyncio.run(made)
+"""
+
+
+def shell_blocks(page: str, *, kafka: bool) -> list[Block]:
+    """A page's shell blocks that run facetline, on one of the runtimes."""
+    found = [
+        block for block in documented.blocks(page, "sh") if re.search(r"^[^#]*\bfacetline\b", block.text, re.MULTILINE)
+    ]
+    return [block for block in found if ("kafka" in block.words) is kafka]
+
+
+def pages(*, kafka: bool) -> list[str]:
+    """The pages with such blocks."""
+    return [page for page in PAGES if shell_blocks(page, kafka=kafka)]
+
+
+def prepared(folder: Path, page: str) -> dict[str, str]:
+    """Make the folder that a page's examples run in; return the environment, with the command on its path."""
+    documented.files(folder)
+    if page != "README.md":  # it begins with `facetline init`
+        documented.project(folder)
+    bin_ = folder / "bin"
+    bin_.mkdir()
+    script = bin_ / "facetline"
+    python = shlex.quote(sys.executable)
+    script.write_text(f'#!/bin/sh\nexec {python} -c "from streams.cli.main import main; main()" "$@"\n')
+    script.chmod(0o755)
+    return commands.environment({"PATH": f"{bin_}{os.pathsep}{os.environ['PATH']}"})
+
+
+def run(block: Block, folder: Path, environment: dict[str, str], text: str | None = None) -> None:
+    """Run a block in a shell that stops at the first failure, and compare its end with what the page says."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", text or block.text],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == block.code, f"{block.place}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("page", pages(kafka=False))
+def test_shell_examples_run(page: str, tmp_path: Path):
+    """On the local runtime each shell block of a page ends as the page says, one after another."""
+    environment = prepared(tmp_path, page)
+
+    for block in shell_blocks(page, kafka=False):
+        run(block, tmp_path, environment)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("page", [page for page in PAGES if documented.blocks(page, "python")])
+def test_python_examples_run(page: str, tmp_path: Path):
+    """Each Python block of a page runs without an error."""
+    documented.project(tmp_path)
+    found = [textwrap.dedent(block.text) for block in documented.blocks(page, "python")]
+
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_PYTHON, *found],
+        cwd=tmp_path,
+        env=commands.environment({}),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@contextmanager
+def background(text: str, folder: Path, environment: dict[str, str]) -> Iterator[None]:
+    """Run a command until the end; it must take a SIGTERM and end with 0."""
+    process = subprocess.Popen(
+        ["bash", "-c", f"exec {text}"], cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    try:
+        yield
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=LIMIT_S)
+        assert process.returncode == 0, said
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.kafka
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("page", pages(kafka=True))
+def test_kafka_examples_run(page: str, tmp_path: Path, kafka_bootstrap: str, topic_prefix: str):
+    """With a real Kafka and a worker the blocks marked `kafka` end as the page says; kcat's where it is installed."""
+    environment = prepared(tmp_path, page)
+    environment["FACETLINE_KAFKA__BOOTSTRAP_SERVERS"] = kafka_bootstrap
+    environment["FACETLINE_KAFKA__TOPIC_PREFIX"] = environment["FACETLINE_KAFKA__GROUP_ID"] = topic_prefix
+    blocks = shell_blocks(page, kafka=True)
+
+    def fitted(block: Block) -> str:
+        own = block.text.replace(KAFKA_IN_EXAMPLES, kafka_bootstrap)
+        return own.replace("facetline.documents.v1", f"{topic_prefix}.documents.v1").replace(
+            "facetline.facets.v1", f"{topic_prefix}.facets.v1"
+        )
+
+    with_worker = [block for block in blocks if "background" in block.words]
+    others = [block for block in blocks if "background" not in block.words]
+    run(others[0], tmp_path, environment, "facetline topics create")
+    with background((with_worker[0].text if with_worker else "facetline worker").strip(), tmp_path, environment):
+        for block in others:
+            if "kcat" not in block.words or shutil.which("kcat"):
+                run(block, tmp_path, environment, fitted(block))
