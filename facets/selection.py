@@ -106,12 +106,12 @@ def sorted_by(selection: Selection, table: Table) -> list[tuple[Column, bool]]:
 
 def _check_facet(name: str, values: tuple[str, ...], table: Table) -> None:
     question = table.questions.get(name)
+    choices = tuple(each for each, asked in table.questions.items() if isinstance(asked, Choice))
     if question is None:
-        raise _unknown_facet(name, (n for n, q in table.questions.items() if isinstance(q, Choice)))
+        raise _unknown_facet(name, choices)
     if not isinstance(question, Choice):
-        raise InvalidQuery(
-            f"'{name}' is a {question.type} question; select by the filter, as in {_example(name, question.type)}"
-        )
+        example = _example(name, question.type)
+        raise UnknownFacet(f"'{name}' is a {question.type} question; use the filter, as in {example}", allowed=choices)
     if not values:
         raise InvalidQuery(f"'{name}' is given without a value; name one or leave it out")
     if len(values) > VALUES_MAX:

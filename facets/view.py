@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from facets import cursors, replies, rows, sql, table_sql, tables
+from facets import cursors, replies, rows, sql, table_sql, tables, tokens
 from facets.conditions import Clause
 from facets.definitions import Definitions
 from facets.documents import Record
@@ -41,7 +41,7 @@ class View:
     `asyncio.to_thread`.
     """
 
-    def __init__(self, *, folder: Path | None = None, store_id: str | None = None) -> None:
+    def __init__(self, *, folder: Path | None = None, store_id: str = "") -> None:
         self._store_id = store_id
         self._scratch = Scratch(folder) if folder is not None else None
         self._connection = _open(self._scratch)
@@ -123,7 +123,7 @@ class View:
             "total": total,
             "facets": replies.facets(query, counts),
             "next_cursor": cursors.encode(_carried(shown[-1]), selection, query.table) if more else None,
-            "as_of": {"token": self._token(position), "pending": pending},
+            "as_of": {"token": tokens.encode(tokens.FeedToken(self._store_id, position)), "pending": pending},
             "took_ms": round((time.perf_counter() - started) * 1000, 1),
         }
 
@@ -182,9 +182,6 @@ class View:
     def _cursor(self) -> "duckdb.DuckDBPyConnection":
         with self._switching:
             return self._connection.cursor()
-
-    def _token(self, position: int) -> str:
-        return str(position) if self._store_id is None else f"{self._store_id}:{position}"
 
 
 def _open(scratch: Scratch | None) -> "duckdb.DuckDBPyConnection":

@@ -54,7 +54,7 @@ def test_an_unknown_option_names_the_nearest() -> None:
 @pytest.mark.parametrize(("name", "example"), [("urgent", "urgent = true"), ("severity", "severity >= 1")])
 def test_only_choices_are_selected_by_name(name: str, example: str) -> None:
     """A boolean or score selected by name is answered with the filter that does it."""
-    message = refusal(InvalidQuery, facets={name: ["true"]})
+    message = refusal(UnknownFacet, facets={name: ["true"]})
 
     assert example in message
     check_selection(searched.select(filter=example), searched.definition())
