@@ -4,6 +4,7 @@ One parameter instead of thousands: the statement's text stays the same whatever
 limit of variables is met, and a join with it is one round trip.
 """
 
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
@@ -21,20 +22,40 @@ ROWS_MAX = 500
 _TYPES: dict[Kind, type[sa.types.TypeEngine[Any]]] = {"text": sa.Text, "bigint": sa.BigInteger, "boolean": sa.Boolean}
 
 
+@functools.cache
+def shape(dialect: engine.Dialect, name: str, kinds: tuple[tuple[str, Kind], ...]) -> sa.FromClause:
+    """Return the rows of the parameter `name_rows` (see `parameter`) as something to select from or to join with.
+
+    For statements that are built once and run often: building one costs more than running it.
+    """
+    return _taken_apart(dialect, name, kinds, sa.bindparam(f"{name}_rows", type_=sa.Text))
+
+
+def parameter(name: str, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the parameter that holds the rows of a `shape`. The texts must be valid Unicode without NUL."""
+    return {f"{name}_rows": serial.dumps(list(rows))}
+
+
 def table(tx: engine.Tx, name: str, kinds: Mapping[str, Kind], rows: Iterable[Mapping[str, Any]]) -> sa.FromClause:
     """Return `rows` as something to select from or to join with, with the columns `kinds`.
 
     The texts must be valid Unicode without NUL, which PostgreSQL refuses.
     """
     given = sa.bindparam(f"{name}_rows", serial.dumps(list(rows)), type_=sa.Text, unique=True)
-    if tx.dialect == "postgresql":
-        columns = [sa.column(column, _TYPES[kind]) for column, kind in kinds.items()]
+    return _taken_apart(tx.dialect, name, tuple(kinds.items()), given)
+
+
+def _taken_apart(
+    dialect: engine.Dialect, name: str, kinds: tuple[tuple[str, Kind], ...], given: sa.BindParameter[str]
+) -> sa.FromClause:
+    if dialect == "postgresql":
+        columns = [sa.column(column, _TYPES[kind]) for column, kind in kinds]
         taken_apart = sa.func.json_to_recordset(sa.cast(given, postgresql.JSON)).table_valued(*columns, name=name)
         return taken_apart.render_derived(with_types=True)
     each = sa.func.json_each(given).table_valued("value", name=f"{name}_each")
     parts = [
         sa.type_coerce(sa.func.json_extract(each.c.value, f"$.{column}"), _TYPES[kind]).label(column)
-        for column, kind in kinds.items()
+        for column, kind in kinds
     ]
     return sa.select(*parts).subquery(name)
 

@@ -72,8 +72,13 @@ class Tx:
         return self.connection.begin_nested()
 
     def lock_rows(self, statement: sa.Select[Any], *, skip_locked: bool = False) -> sa.Select[Any]:
-        """Make a select lock its rows; SQLite's write transaction has the whole store already."""
-        return statement if self.dialect == "sqlite" else statement.with_for_update(skip_locked=skip_locked)
+        """Make a select lock its rows; see `lock_rows`."""
+        return lock_rows(self.dialect, statement, skip_locked=skip_locked)
+
+
+def lock_rows(dialect: Dialect, statement: sa.Select[Any], *, skip_locked: bool = False) -> sa.Select[Any]:
+    """Make a select lock its rows; SQLite's write transaction has the whole store already."""
+    return statement if dialect == "sqlite" else statement.with_for_update(skip_locked=skip_locked)
 
 
 class Store:

@@ -4,9 +4,10 @@ An entry's time is when its answer was asked for, not when it came: a forced rei
 for before it.
 """
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -39,9 +40,8 @@ def get(tx: engine.Tx, keys: Iterable[Key]) -> dict[Key, Entry]:
     """Return the entries that there are for `keys`; at most `batches.ROWS_MAX` keys are asked for at once."""
     found: dict[Key, Entry] = {}
     for chunk in batches.chunks(sorted(set(keys))):
-        asked = batches.table(tx, "asked", _KEY, [key._asdict() for key in chunk])
-        same = sa.and_(*(_MEMO.c[part] == asked.c[part] for part in _KEY))
-        for row in tx.execute(sa.select(_MEMO).select_from(asked.join(_MEMO, same))):
+        asked = batches.parameter("asked", [key._asdict() for key in chunk])
+        for row in tx.execute(_finding(tx.dialect), asked):
             key = Key(row.scope, row.body_hash, row.fingerprint)
             found[key] = Entry(key, row.facets, row.evaluation, row.created_ms)
     return found
@@ -54,14 +54,8 @@ def put(tx: engine.Tx, entries: Iterable[Entry]) -> None:
         latest[entry.key] = entry
     if not latest:
         return
-    insert = sqlite.insert(_MEMO) if tx.dialect == "sqlite" else postgresql.insert(_MEMO)
-    upsert = insert.on_conflict_do_update(
-        index_elements=list(_KEY),
-        set_={column: insert.excluded[column] for column in ("facets", "evaluation", "created_ms")},
-        where=insert.excluded.created_ms >= _MEMO.c.created_ms,
-    )
     # Sorted: two writers that remember the same keys take their locks in one order.
-    tx.execute(upsert, [_row(latest[key]) for key in sorted(latest)])
+    tx.execute(_putting(tx.dialect), [_row(latest[key]) for key in sorted(latest)])
 
 
 def prune(tx: engine.Tx, rows_max: int, limit: int) -> int:
@@ -77,6 +71,25 @@ def prune(tx: engine.Tx, rows_max: int, limit: int) -> int:
     if keys:
         tx.execute(sa.delete(_MEMO).where(*(_MEMO.c[part] == sa.bindparam(part) for part in _KEY)), keys)
     return len(keys)
+
+
+@functools.cache
+def _finding(dialect: engine.Dialect) -> sa.Select[Any]:
+    """The query of every claim, built once."""
+    asked = batches.shape(dialect, "asked", tuple(_KEY.items()))
+    same = sa.and_(*(_MEMO.c[part] == asked.c[part] for part in _KEY))
+    return sa.select(_MEMO).select_from(asked.join(_MEMO, same))
+
+
+@functools.cache
+def _putting(dialect: engine.Dialect) -> sa.Executable:
+    """The statement of every batch of answers, built once."""
+    insert = sqlite.insert(_MEMO) if dialect == "sqlite" else postgresql.insert(_MEMO)
+    return insert.on_conflict_do_update(
+        index_elements=list(_KEY),
+        set_={column: insert.excluded[column] for column in ("facets", "evaluation", "created_ms")},
+        where=insert.excluded.created_ms >= _MEMO.c.created_ms,
+    )
 
 
 def _row(entry: Entry) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """One claim in the making: rounds of due documents, answered from the memo or claimed, until the slots are filled."""
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -79,16 +80,15 @@ class Picking:
 
     def _lease(self, chosen: list[candidates.Candidate]) -> None:
         rows = [{"uri": each.uri, "fingerprint": self._active[each.collection]} for each in chosen]
-        given = batches.table(self._tx, "given", {"uri": "text", "fingerprint": "text"}, rows)
-        leased = {
-            "owner": self._owner,
-            "attempt": _C.attempt + 1,
-            "calls_made": _C.calls_made + 1,
-            "claimed_ms": self._tx.now_ms,
-            "claimed_fingerprint": given.c.fingerprint,
-            "lease_until_ms": self._lease_until_ms,
-        }
-        self._tx.execute(sa.update(_DOCUMENTS).where(_C.uri == given.c.uri).values(leased))
+        self._tx.execute(
+            _leasing(self._tx.dialect),
+            {
+                **batches.parameter("given", rows),
+                "by": self._owner,
+                "now": self._tx.now_ms,
+                "until": self._lease_until_ms,
+            },
+        )
 
     def _usable(self, each: candidates.Candidate, entries: Mapping[memo.Key, memo.Entry]) -> memo.Entry | None:
         entry = entries.get(self._key(each))
@@ -119,3 +119,18 @@ class Picking:
     def _busy_in(self, collection: str) -> set[tuple[str, str]]:
         own = self._active[collection]
         return {(key.scope, key.body_hash) for key in self._busy if key.fingerprint == own}
+
+
+@functools.cache
+def _leasing(dialect: engine.Dialect) -> sa.Update:
+    """The statement of every claim, built once."""
+    given = batches.shape(dialect, "given", (("uri", "text"), ("fingerprint", "text")))
+    leased = {
+        "owner": sa.bindparam("by"),
+        "attempt": _C.attempt + 1,
+        "calls_made": _C.calls_made + 1,
+        "claimed_ms": sa.bindparam("now"),
+        "claimed_fingerprint": given.c.fingerprint,
+        "lease_until_ms": sa.bindparam("until"),
+    }
+    return sa.update(_DOCUMENTS).where(_C.uri == given.c.uri).values(leased)

@@ -9,6 +9,7 @@ Locks are taken on documents in the order of their uris, then on items and memo 
 other in a circle; claims wait for nobody.
 """
 
+import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -256,16 +257,26 @@ def unsettled(tx: engine.Tx, identities: Iterable[settling.Identity]) -> list[se
 
 
 def _active(tx: engine.Tx, own: Mapping[str, str]) -> dict[str, str]:
-    query = sa.select(_DEFINITIONS.c.name, _DEFINITIONS.c.fingerprint).where(_DEFINITIONS.c.name.in_(sorted(own)))
-    active = tx.execute(query.order_by(_DEFINITIONS.c.name))
+    active = tx.execute(_finding_active(), {"names": sorted(own)})
     return {row.name: row.fingerprint for row in active if own[row.name] == row.fingerprint}
+
+
+@functools.cache
+def _finding_active() -> sa.Select[Any]:
+    query = sa.select(_DEFINITIONS.c.name, _DEFINITIONS.c.fingerprint).order_by(_DEFINITIONS.c.name)
+    return query.where(_DEFINITIONS.c.name.in_(sa.bindparam("names", expanding=True)))
+
+
+@functools.cache
+def _finding_bodies() -> sa.Select[Any]:
+    return sa.select(_BODIES.c.uri, _BODIES.c.body).where(_BODIES.c.uri.in_(sa.bindparam("uris", expanding=True)))
 
 
 def _claims(
     tx: engine.Tx, picked: Sequence[candidates.Candidate], active: Mapping[str, str], lease_until_ms: int
 ) -> tuple[Claim, ...]:
-    texts = sa.select(_BODIES.c.uri, _BODIES.c.body).where(_BODIES.c.uri.in_([each.uri for each in picked]))
-    bodies = {row.uri: row.body for row in tx.execute(texts)} if picked else {}
+    found = tx.execute(_finding_bodies(), {"uris": [each.uri for each in picked]}) if picked else ()
+    bodies = {row.uri: row.body for row in found}
     return tuple(
         Claim(
             uri=each.uri,

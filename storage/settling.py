@@ -5,6 +5,7 @@ later. Rows are locked in the order of their uris before, in all transactions al
 each other in a circle.
 """
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -41,8 +42,7 @@ def lock(tx: engine.Tx, uris: Iterable[str]) -> dict[str, sa.Row[Any]]:
     """Lock documents in the order of their uris; return what is known about their claims, by uri."""
     known: dict[str, sa.Row[Any]] = {}
     for chunk in batches.chunks(sorted(set(uris))):
-        rows = sa.select(_C.uri, _C.attempt, _C.indexed_as, _C.claimed_ms).where(_C.uri.in_(chunk)).order_by(_C.uri)
-        known.update((row.uri, row) for row in tx.execute(tx.lock_rows(rows)))
+        known.update((row.uri, row) for row in tx.execute(_locking(tx.dialect), {"uris": chunk}))
     return known
 
 
@@ -50,8 +50,8 @@ def store(tx: engine.Tx, rows: Iterable[Row]) -> set[Identity]:
     """Store answers (columns of `_ANSWER`) where a document still waits for them; return which were stored."""
     stored: set[Identity] = set()
     for chunk in batches.chunks(list(rows)):
-        given = batches.table(tx, "given", _ANSWER, chunk)
-        stored |= _changed(tx, given, sa.true(), _answered(tx, given))
+        given = batches.parameter("given", chunk)
+        stored |= _identities(tx.execute(_answering(tx.dialect), {**given, "now": tx.now_ms}))
     close_items(tx, stored, "reindexed")
     return stored
 
@@ -63,16 +63,15 @@ def settle(tx: engine.Tx, rows: Sequence[Row], kinds: Mapping[str, batches.Kind]
     for chunk in batches.chunks(list(rows)):
         given = batches.table(tx, "given", {**_IDENTITY, "attempt": "bigint", **kinds}, chunk)
         still_claimed = sa.and_(_C.attempt == given.c.attempt, _C.owner.is_not(None))
-        changed |= _changed(tx, given, still_claimed, changes(given))
+        changed |= _identities(tx.execute(_changing(given, still_claimed, changes(given))))
     return changed
 
 
 def close_items(tx: engine.Tx, identities: Iterable[Identity], state: str) -> None:
     """Close the items of reindex jobs that wait for these answers."""
     for chunk in batches.chunks(sorted(identities)):
-        ended = batches.table(tx, "ended", _IDENTITY, [{"uri": uri, "indexed_as": as_} for uri, as_ in chunk])
-        asked = sa.and_(_ITEMS.c.uri == ended.c.uri, _ITEMS.c.indexed_as == ended.c.indexed_as)
-        tx.execute(sa.update(_ITEMS).where(asked, OPEN_ITEM, _ITEMS.c.state == "asked").values(state=state))
+        ended = batches.parameter("ended", [{"uri": uri, "indexed_as": as_} for uri, as_ in chunk])
+        tx.execute(_closing(tx.dialect), {**ended, "ended_as": state})
 
 
 def count_discarded(tx: engine.Tx, name: str, n: int) -> None:
@@ -91,8 +90,20 @@ def waiting(tx: engine.Tx, identities: Iterable[Identity]) -> list[Identity]:
     return found
 
 
-def _answered(tx: engine.Tx, given: sa.FromClause) -> dict[str, Any]:
-    return {
+# Statements of every round of calls: building one takes ten times as long as running it, so each is built once.
+
+
+@functools.cache
+def _locking(dialect: engine.Dialect) -> sa.Select[Any]:
+    named = _C.uri.in_(sa.bindparam("uris", expanding=True))
+    rows = sa.select(_C.uri, _C.attempt, _C.indexed_as, _C.claimed_ms).where(named).order_by(_C.uri)
+    return engine.lock_rows(dialect, rows)
+
+
+@functools.cache
+def _answering(dialect: engine.Dialect) -> sa.Executable:
+    given = batches.shape(dialect, "given", tuple(_ANSWER.items()))
+    answered = {
         **SETTLED,
         "status": "indexed",
         "reason": None,
@@ -100,14 +111,24 @@ def _answered(tx: engine.Tx, given: sa.FromClause) -> dict[str, Any]:
         "facets": given.c.facets,
         "evaluation": given.c.evaluation,
         "fingerprint": given.c.fingerprint,
-        "classified_ms": tx.now_ms,
+        "classified_ms": sa.bindparam("now"),
         "version": _C.version + 1,
     }
+    return _changing(given, sa.true(), answered)
 
 
-def _changed(
-    tx: engine.Tx, given: sa.FromClause, condition: sa.ColumnElement[bool], values: dict[str, Any]
-) -> set[Identity]:
+@functools.cache
+def _closing(dialect: engine.Dialect) -> sa.Executable:
+    ended = batches.shape(dialect, "ended", tuple(_IDENTITY.items()))
+    asked = sa.and_(_ITEMS.c.uri == ended.c.uri, _ITEMS.c.indexed_as == ended.c.indexed_as)
+    closed = sa.update(_ITEMS).where(asked, OPEN_ITEM, _ITEMS.c.state == "asked")
+    return closed.values(state=sa.bindparam("ended_as"))
+
+
+def _changing(given: sa.FromClause, condition: sa.ColumnElement[bool], values: dict[str, Any]) -> sa.Executable:
     current = sa.and_(_C.uri == given.c.uri, _C.indexed_as == given.c.indexed_as, candidates.PENDING, condition)
-    statement = sa.update(_DOCUMENTS).where(current).values(values).returning(_C.uri, _C.indexed_as)
-    return {(row.uri, row.indexed_as) for row in tx.execute(statement)}
+    return sa.update(_DOCUMENTS).where(current).values(values).returning(_C.uri, _C.indexed_as)
+
+
+def _identities(changed: sa.CursorResult[Any]) -> set[Identity]:
+    return {(row.uri, row.indexed_as) for row in changed}
