@@ -249,6 +249,19 @@ async def test_forced_job_takes_no_older_memory(store: engine.Store, clock: stor
     assert all('"outage"' in row["facets"] for row in rows.values())
 
 
+async def test_adopted_document_takes_no_older_memory_either(store: engine.Store, clock: stored.Clock):
+    """A document that a forced job takes over unasked is asked about, although the answer is remembered."""
+    await indexed(store, {"notes/a": "same"})
+    await store.write(stored.write, {"notes/b": "same"})
+    await made(store, clock, FORCE)
+
+    turn = await given_turn(store)
+    result = await store.write(stored.claimed)
+
+    assert (turn.cleared, turn.adopted) == (1, 1)
+    assert (len(result.claims), result.remembered) == (1, 0)
+
+
 async def test_outdated_job_ends_under_the_active_fingerprint(store: engine.Store, clock: stored.Clock):
     """After a change of definition an outdated job asks about exactly the outdated documents."""
     await indexed(store, {"notes/a": "1", "notes/b": "2"})
