@@ -133,7 +133,8 @@ class Lane:
             case Answer():
                 self.limiter.succeeded()
                 self.breaker.succeeded(call.ticket)
-            case Failure() if call.started_s is not None:
+            case Failure() if call.started_s is not None:  # it was there, and said no
+                self.limiter.succeeded()
                 self.breaker.succeeded(call.ticket)
             case _:
                 self.breaker.abandoned(call.ticket, now_s)

@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -17,8 +18,9 @@ from facets import errors
 from storage import engine, jobs
 from streams import failpoints, shielding
 from streams.calls import Assignment
-from streams.follower import Follower
-from streams.matching import matching
+
+if TYPE_CHECKING:
+    from streams.follower import Follower
 
 UNANSWERED_PER_SLOT = 2
 """So many documents of a job are cleared and unanswered at most, for each call slot: enough to keep all slots busy."""
@@ -48,7 +50,7 @@ class _Held:
     renew_at_s: float
     look_at_s: float
     pause_s: float = SOON_S
-    follower: Follower | None = field(default=None, repr=False)
+    follower: "Follower | None" = field(default=None, repr=False)
 
 
 class Reindexer:
@@ -174,6 +176,9 @@ class Reindexer:
         return True
 
     async def _matching(self, held: _Held) -> list[str]:
+        from streams.follower import Follower  # DuckDB: only a filter has use for it
+        from streams.matching import matching
+
         request, after = held.job.request, held.job.filled_to or ""
         if held.follower is None:
             held.follower = Follower(self._store, request.collection)

@@ -111,7 +111,7 @@ class SideChain:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set; then let running calls end within the grace period, and release the rest.
 
-        Ends by itself only with an error. Cancelling it does the same as a stop without a grace period.
+        Ends by itself only with an error. Cancelling it does the same as a stop without a grace period. It runs once.
         """
         self._working = asyncio.create_task(self._work(stop), name="side chain: work")
         watching = asyncio.create_task(self._watch(stop), name="side chain: watch for stop")
@@ -132,7 +132,7 @@ class SideChain:
         self.halt()
 
     async def _work(self, stop: asyncio.Event) -> None:
-        while not stop.is_set():
+        while not (stop.is_set() or self._leaving):
             await self._round()
         while self._running or self._ended:  # drain
             self._woken.clear()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from evaluators.contract import Evaluated, Identity, Limits
 from facets.answers import Answer, BooleanAnswer, ChoiceAnswer, ScoreAnswer
+from facets.errors import EvaluatorUnavailable
 from facets.questions import Choice, Question, Score
 
 
@@ -106,6 +107,28 @@ class FakeEvaluator:
 
     async def close(self) -> None:
         """Nothing to release."""
+
+
+class Strict(FakeEvaluator):
+    """Answers `allowed` calls in each `window_s`, and refuses the others with a Retry-After to the window's end."""
+
+    def __init__(self, allowed: int, window_s: float) -> None:
+        super().__init__()
+        self.refused = 0
+        self._allowed = allowed
+        self._window_s = window_s
+        self._windows: Counter[int] = Counter()
+
+    async def evaluate(self, body: str, questions: Mapping[str, Question], *, key: str, deadline_s: float) -> Evaluated:
+        """Answer or refuse."""
+        now_s = asyncio.get_running_loop().time()
+        window = int(now_s / self._window_s)
+        self._windows[window] += 1
+        if self._windows[window] > self._allowed:
+            self.refused += 1
+            left_s = (window + 1) * self._window_s - now_s
+            raise EvaluatorUnavailable("slow down", reason="rate_limited", retry_after_s=left_s)
+        return await super().evaluate(body, questions, key=key, deadline_s=deadline_s)
 
 
 def said(option: str, questions: Mapping[str, Question]) -> Evaluated:

@@ -13,7 +13,7 @@ import chains
 import pytest
 import stored
 from chains import QUICK
-from fake_evaluator import FakeEvaluator, Held, said
+from fake_evaluator import FakeEvaluator, Held, Strict, said
 from polling import eventually
 
 from evaluators.contract import Evaluated
@@ -333,6 +333,30 @@ async def test_a_retry_after_pauses_the_whole_queue(store: engine.Store):
 
     assert min(asked.at_s for asked in others) >= first.at_s + 1.0
     assert evaluator.calls == {"t0": 2, **{f"t{number}": 1 for number in range(1, 10)}}
+
+
+async def test_a_strict_provider_answers_everything(store: engine.Store):
+    """A provider that allows far fewer calls than the settings: all are answered, few are refused, none fails."""
+    evaluator = Strict(allowed=8, window_s=0.4)
+    await write(store, **{f"t{number}": f"body {number}" for number in range(80)})
+    async with chains.running(store, evaluator, replace(QUICK, concurrency=16)) as chain:
+        await chains.settled(store, deadline_s=40.0)
+    found = await store.read(stored.rows)
+
+    assert {each["status"] for each in found.values()} == {"indexed"}
+    assert set(evaluator.calls.values()) == {1}
+    assert evaluator.refused < 80
+    assert chain.stats.breakers == {"fake": "closed"}
+
+
+async def test_an_idle_queue_costs_next_to_nothing(store: engine.Store):
+    """With nothing to do the store is asked about once a second, not more."""
+    watched = chains.Watched(store)
+    async with chains.running(watched, FakeEvaluator()):
+        began_s = time.monotonic()
+        await eventually(lambda: time.monotonic() > began_s + 2.5)
+
+    assert 2 <= watched.writes <= 6
 
 
 async def test_an_outage_burns_nothing(store: engine.Store):

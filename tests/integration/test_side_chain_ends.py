@@ -1,8 +1,11 @@
 """How claims end when their holder does: stops, cancellations, kills, expired leases, and late words of old claims."""
 
 import asyncio
+import os
+import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from fake_evaluator import FakeEvaluator, Held
 from polling import eventually
 
 from storage import engine, tallies
+from streams import failpoints
 from streams.lanes import LEASE_MARGIN_S
 from streams.side_chain import SideChain
 
@@ -141,6 +145,35 @@ async def test_a_killed_process_is_taken_over(store: engine.Store, store_url: st
     assert (left_alone["status"], left_alone["owner"]) == ("pending", "child")
     assert evaluator.calls == {"t1": 1, "t2": 1}
     assert (found["status"], found["calls_made"], found["crashes"]) == ("indexed", 2, 1)
+
+
+@pytest.mark.parametrize("point", ["chain.after_claim", "chain.before_store", "chain.after_store"])
+async def test_a_kill_at_any_step_loses_nothing(store: engine.Store, store_url: str, clock: stored.Clock, point: str):
+    """SIGKILL at each step of a round: every document ends answered; each call more than one is a recorded crash."""
+    await store.write(stored.write, {f"tickets/k{number}": f"body {number}" for number in range(20)})
+    child = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(CHILD),
+        store_url,
+        "child",
+        "answer",
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, failpoints.VARIABLE: f"{point}=kill"},
+    )
+    said, _ = await child.communicate()
+    evaluator = FakeEvaluator()
+    clock.shift_ms = LEASE_MS + 1000
+    async with chains.running(store, evaluator, owner="two"):
+        await chains.settled(store)
+    found = await store.read(stored.rows)
+    calls = evaluator.calls + Counter(line.removeprefix("called ") for line in said.decode().splitlines())
+
+    assert child.returncode == -signal.SIGKILL
+    assert {each["status"] for each in found.values()} == {"indexed"}
+    assert len(found) == 21
+    assert all(
+        calls[each["key"]] <= each["calls_made"] == 1 + each["retries"] + each["crashes"] for each in found.values()
+    )
 
 
 async def two_claims(
