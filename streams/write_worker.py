@@ -104,10 +104,7 @@ class WriteWorker:
                 await self._insist(functools.partial(self._verify, partition))
 
     async def handle(self, records: Sequence[LogRecord]) -> None:
-        """Apply what was delivered; return when everything up to these records has been committed.
-
-        Records of one partition must be in the order in which they were delivered.
-        """
+        """Apply what was delivered; return when everything up to the highest of these records has been committed."""
         async with self._working:
             await self._insist(functools.partial(self._handle, records))
         self._failpoint("apply.after_commit")
@@ -160,7 +157,7 @@ class WriteWorker:
             if state is not None and self._is_sound(partition) and _continues(state, delivered):
                 in_order.append(self._batch(partition, state, delivered, delivered[-1].offset + 1))
             else:
-                await self._catch_up(partition, delivered[-1].offset + 1)
+                await self._catch_up(partition, max(record.offset for record in delivered) + 1)
         if in_order:
             await self._apply(in_order)
 

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import kafka_topics
 import stored
+from aiokafka.partitioner import DefaultPartitioner
 from hypothesis import HealthCheck, given, settings, strategies
 
 from facets import errors
 from storage import documents, positions
 from streams.log_reader import LogRecord, LogSlice
-from streams.write_worker import IDLE_S, WriteWorker
+from streams.write_worker import IDLE_S, WriteWorker, partition_of
 
 TOPIC = "documents"
 PARTITIONS = 2
@@ -96,6 +97,8 @@ async def _run(case: Case, url: str) -> tuple[list[tuple[int, str | None]], dict
         await worker.assigned(range(PARTITIONS))
         for delivery in case.deliveries:
             await worker.handle([log.records[partition][offset] for partition, offset in delivery])
+            reached = await store.read(positions.get, TOPIC)
+            assert all(reached[partition].next_offset > offset for partition, offset in delivery)
         time_s[0] += IDLE_S
         await worker.check_idle()
         found = [await store.read(documents.get, uri) for uri in URIS]
@@ -114,3 +117,11 @@ def test_the_store_ends_as_the_log_says(case: Case):
     written = [[offset for offset, uri in enumerate(log) if uri is not None] for log in case.logs]
     assert found == [(len(offsets), str(offsets[-1]) if offsets else None) for offsets in written]
     assert ends == {partition: len(log) for partition, log in enumerate(case.logs)}
+
+
+@given(strategies.binary(max_size=40), strategies.integers(1, 50))
+def test_a_keys_partition_is_that_of_every_producer_of_the_topic(key: bytes, partitions: int):
+    """The worker's own reckoning is that of aiokafka's default partitioner, which is Java's."""
+    everywhere = list(range(partitions))
+
+    assert partition_of(key, partitions) == DefaultPartitioner()(key, everywhere, everywhere)
