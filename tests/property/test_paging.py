@@ -15,6 +15,9 @@ from facets.documents import Record
 from facets.selection import Selection
 from facets.view import View
 
+# More than documents that an example can have.
+PAGES_MAX = 100
+
 
 @pytest.fixture(scope="module")
 def view() -> Iterator[View]:
@@ -33,13 +36,14 @@ def fill(view: View, records: list[Record]) -> None:
 
 def pages(view: View, selection: Selection, between: Iterator[list[Record]]) -> Iterator[list[str]]:
     """Yield the uris of each page to the end, applying the next records after each."""
-    while True:
+    for _ in range(PAGES_MAX):
         reply = view.search(selection)
         yield [hit["uri"] for hit in reply["hits"]]
         if reply["next_cursor"] is None:
             return
         selection = selection.model_copy(update={"cursor": reply["next_cursor"]})
         view.apply(next(between, []))
+    pytest.fail("the pages do not end")
 
 
 @search_strategies.fewer

@@ -9,6 +9,7 @@ import naive_search
 import pytest
 import search_strategies
 import searched
+
 from facets.documents import Record
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "banking77.csv"
