@@ -59,6 +59,7 @@ async def settled(store: engine.Store, *, deadline_s: float = 20.0) -> None:
     """Wait until nothing is pending."""
 
     async def nothing_pending() -> bool:
+        """Say whether all documents are settled."""
         return (await store.read(queue.pending)).total == 0
 
     await eventually(nothing_pending, deadline_s=deadline_s, what="nothing is pending")

@@ -65,6 +65,7 @@ async def ended(store: engine.Store, job_id: str, *, deadline_s: float = 20.0) -
     """Wait for a job's end."""
 
     async def job_ended() -> bool:
+        """Say whether it has."""
         return (await store.read(jobs.get, job_id)).state not in jobs.ACTIVE
 
     await eventually(job_ended, deadline_s=deadline_s, what="the job has ended")
@@ -126,6 +127,7 @@ async def test_the_collection_never_goes_dark(store: engine.Store):
         for done in range(40):
 
             async def as_many_as_may_be(left: int = 40 - done) -> bool:
+                """Count the documents without an answer; say whether the bound is reached."""
                 dark.append(sum(status != "indexed" for status in (await statuses(store)).values()))
                 return dark[-1] == min(most, left)
 
@@ -171,6 +173,7 @@ async def test_live_writes_go_first_and_win(store: engine.Store):
         chain.wake()
 
         async def live_ones_answered() -> bool:
+            """Say whether all rewritten documents have their answers."""
             found = await store.read(stored.rows)
             return all(found[uri]["status"] == "indexed" for uri in rewritten)
 
@@ -258,11 +261,13 @@ async def test_a_job_stays_with_a_process_that_lives(store: engine.Store):
     async with chains.reindexing(watched, FakeEvaluator(held), lease_s=0.9):
 
         async def leased() -> int:
+            """Return when the lease ends, 0 without one."""
             return (await store.read(jobs.get, job_id)).lease_until_ms or 0
 
         first_ms = await eventually(leased, every_s=0.01)
 
         async def renewed() -> bool:
+            """Say whether it ends later than a single lease would."""
             return await leased() > first_ms + 900
 
         await eventually(renewed)
