@@ -88,6 +88,15 @@ async def test_a_forgotten_event_is_judged_afresh(store: engine.Store, clock: st
     assert (done.outcomes[0].version, done.outcomes[0].duplicate) == (2, False)
 
 
+async def test_a_settled_outcome_is_never_overwritten(store: engine.Store):
+    """A worker that rejects an event while another applies it, by other definitions, does not take that back."""
+    done = await store.write(writes.append, "local", [judged.write("tickets/a", "x", event_id="one")])
+
+    await store.write(outcomes.store, [replace(done.outcomes[0], outcome="rejected", reason="unknown_collection")])
+
+    assert await store.read(outcomes.find, "test", "one") == done.outcomes[0]
+
+
 async def test_outcomes_of_a_source_are_counted_and_its_rejections_paged(store: engine.Store):
     """An import finds out from the store how its events ended, page by page for the rejected ones."""
     events = [judged.refused(event_id=f"bad{n}") for n in range(3)]

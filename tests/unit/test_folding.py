@@ -218,6 +218,14 @@ def test_redriven_event_above_its_documents_position_is_applied_and_closed():
     assert folded.redriven == {event.position}
 
 
+def test_live_event_below_its_documents_position_is_applied():
+    """Only what is sent again can be too late: a live event counts, and the document keeps the larger position."""
+    folded = fold(judged.write(URI, "replayed from an old log", offset=90), judged.write(URI, "live", offset=3))
+
+    assert folded.outcomes[1].outcome == "applied"
+    assert after(folded).position.offset == 90
+
+
 def test_redriven_event_of_another_partition_is_not_compared():
     """Offsets of different partitions say nothing about which came first."""
     old = judged.again(judged.write(URI, "old", offset=3))
