@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from storage import candidates, queue
 from streams import retries
-from streams.breaker import Breaker
+from streams.breaker import Breaker, Ticket
 from streams.calls import Answer, Assignment, Call, CallLimits, CutOff, Failure, Trouble, Unasked, Verdict
 from streams.limiter import Limiter
 
@@ -28,6 +28,9 @@ POLL_S = 1.0
 
 LOOK_LEAST_S = 0.01
 """A document may be due and still not be had, while somebody has it locked."""
+
+NO_TICKET = Ticket(-1, probe=False)
+"""Belongs to no state of any breaker."""
 
 PROBED_MAX = 32
 """Documents an open breaker remembers having probed with, so that each probe takes another one."""
@@ -109,6 +112,10 @@ class Lane:
         if call.ticket.probe:
             self._probed = [*self._probed[1 - PROBED_MAX :], call.key]
         return call
+
+    def decline(self, claim: queue.Claim) -> Call:
+        """Return a claimed document as a call that is not made: the evaluator went away while it was claimed."""
+        return Call(claim, self.assignments[claim.collection], NO_TICKET, 0.0)
 
     def look_again(self, result: queue.ClaimResult, *, slots: int, now_s: float, store_ms: int) -> None:
         """Set when the next look is due, after a claim of `slots` at the store's time `store_ms`."""

@@ -235,10 +235,10 @@ class SideChain:
             self.stats.remembered += result.remembered
             self._call_on_settled()
         for claim in result.claims:
-            call = lane.begin(claim, claimed_s + lane.lease_s)
-            if self._leaving:
-                self._end(lane, call, CutOff())
+            if self._leaving or lane.slots(time.monotonic()) < 1:  # it was refused, or fell silent, meanwhile
+                self._ended.append(endings.Ending(lane, lane.decline(claim), Unasked(), 0.0))
                 continue
+            call = lane.begin(claim, claimed_s + lane.lease_s)
             task = asyncio.create_task(calls.ask(call), name=f"call {claim.uri} as {claim.indexed_as}")
             self._running[task] = (lane, call)
             task.add_done_callback(self._call_ended)

@@ -381,6 +381,29 @@ async def test_an_outage_burns_nothing(store: engine.Store):
     assert all(each["calls_made"] == 1 + each["retries"] for each in found.values())
 
 
+async def test_what_was_claimed_while_the_breaker_opened_is_put_back(store: engine.Store):
+    """The evaluator is found out while claims are on their way: they are not called, and pay nothing for it."""
+    evaluator, watched = FakeEvaluator(), chains.Watched(store)
+    held = Held(EvaluatorMisconfigured("401"))
+    evaluator.script("first", held)
+    await write(store, first="words")
+    async with chains.running(watched, evaluator, replace(QUICK, probe_first_s=60.0)) as chain:
+        await called(evaluator)
+        watched.late.clear()
+        looks = watched.writes
+        await write(store, second="other words")
+        chain.wake()
+        await eventually(lambda: watched.writes > looks, every_s=0.01, what="the second is claimed")
+        held.release()
+        await eventually(lambda: chain.stats.breakers["fake"] == "open", every_s=0.01)
+        watched.late.set()
+        await eventually(lambda: chain.stats.released == 1, every_s=0.01)
+    found = await chains.row(store, "tickets/second")
+
+    assert evaluator.calls == {"first": 1}
+    assert (found["status"], found["owner"], found["calls_made"], found["crashes"]) == ("pending", None, 0, 0)
+
+
 async def test_a_refused_key_opens_the_breaker_at_once(store: engine.Store):
     """No document fails for a bad key, however often it is refused; when it is mended all are answered."""
     evaluator = FakeEvaluator(EvaluatorMisconfigured("401"))
