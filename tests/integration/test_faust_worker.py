@@ -21,10 +21,11 @@ import stored
 from polling import eventually
 
 from facets import errors
-from storage import dead_letters, documents, positions
+from storage import dead_letters, documents, outcomes, positions
 from storage.engine import Store
 from streams import events, faust_worker, kafka_clients, log_reader, topics
 from streams.faust_worker import FaustWorker
+from streams.producer import Producer
 from streams.settings import KafkaSettings
 from streams.write_worker import WriteWorker
 
@@ -276,6 +277,45 @@ async def test_a_broker_that_is_killed_and_comes_back_is_waited_for(
         await eventually(lambda: _total(store, 20), deadline_s=60)
 
     assert await versions(store) == [2] * 10
+
+
+@pytest.mark.slow
+async def test_a_write_in_doubt_is_never_applied_however_late_it_lands(
+    broker: kafka_broker.Broker, topic_prefix: str, store: Store
+):
+    """Broker hanging longer than a session: the write in doubt lands late and is rejected, later writes are applied."""
+    settings = await kafka_topics.make(broker.bootstrap, topic_prefix, partitions=1)
+    topic = topics.topic_names(topic_prefix).documents
+    producer = Producer(settings, deadline_s=8.0)
+    async with consuming(settings, store, commit_interval_s=0.2):
+        await producer.send(kafka_topics.write("tickets/d0", "first"), topic)
+        await eventually(lambda: _all_bodies(store, 1, "first"), deadline_s=40)
+        deadline = producer.deadline_ms()
+        doubtful = events.encode_write(
+            "tickets/d0", body="doubtful", state=None, source="test", event_id="doubt", deadline_ms=deadline
+        )
+        broker.pause()
+        try:
+            with pytest.raises(errors.WriteInDoubt):
+                await producer.send(doubtful, topic, deadline_ms=deadline)
+        finally:
+            broker.resume()
+        await eventually(lambda: _is_sent(producer, topic), deadline_s=40)
+        await eventually(lambda: _all_bodies(store, 1, "later"), deadline_s=60)
+    await producer.stop()
+    letters = await store.read(dead_letters.find)
+    seen = await store.read(outcomes.find, "test", "doubt")
+
+    assert [letter.reason for letter in letters] in ([], ["expired"])
+    assert seen is None or seen.outcome == "rejected"
+
+
+async def _is_sent(producer: Producer, topic: str) -> bool:
+    try:
+        await producer.send(kafka_topics.write("tickets/d0", "later"), topic)
+    except errors.TransientError:
+        return False
+    return True
 
 
 async def test_a_worker_without_a_broker_stops_when_told(topic_prefix: str, store: Store):
