@@ -24,10 +24,13 @@ from documented import PAGES, Block
 
 LIMIT_S = 120
 KAFKA_IN_EXAMPLES = "127.0.0.1:9092"
-# Python blocks await at the top level, as in an asyncio REPL.
+# Python blocks await at the top level, as in an asyncio REPL; a `pipeline` that they do not open is open already.
 RUN_PYTHON = """
 import ast, asyncio, inspect, sys
 for block in sys.argv[1:]:
+    if "pipeline." in block and "open_local" not in block:
+        lines = "".join(f"    {line}\\n" for line in block.splitlines())
+        block = "from streams.local import open_local\\nasync with open_local() as pipeline:\\n" + lines
     code = compile(block, "block", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     made = eval(code, {"__name__": "block"})
     if inspect.iscoroutine(made):
@@ -37,10 +40,8 @@ for block in sys.argv[1:]:
 
 def shell_blocks(page: str, *, kafka: bool) -> list[Block]:
     """A page's shell blocks that run facetline, on one of the runtimes."""
-    found = [
-        block for block in documented.blocks(page, "sh") if re.search(r"^[^#]*\bfacetline\b", block.text, re.MULTILINE)
-    ]
-    return [block for block in found if ("kafka" in block.words) is kafka]
+    found = [block for block in documented.blocks(page, "sh") if ("kafka" in block.words) is kafka]
+    return [block for block in found if re.search(r"^[^#]*\bfacetline\b", block.text, re.MULTILINE)]
 
 
 def pages(*, kafka: bool) -> list[str]:
@@ -51,7 +52,7 @@ def pages(*, kafka: bool) -> list[str]:
 def prepared(folder: Path, page: str) -> dict[str, str]:
     """Make the folder that a page's examples run in; return the environment, with the command on its path."""
     documented.files(folder)
-    if page != "README.md":  # it begins with `facetline init`
+    if page != "README.md":  # it begins with `facetline init`, the others have documents already
         documented.project(folder)
     bin_ = folder / "bin"
     bin_.mkdir()
@@ -59,7 +60,10 @@ def prepared(folder: Path, page: str) -> dict[str, str]:
     python = shlex.quote(sys.executable)
     script.write_text(f'#!/bin/sh\nexec {python} -c "from streams.cli.main import main; main()" "$@"\n')
     script.chmod(0o755)
-    return commands.environment({"PATH": f"{bin_}{os.pathsep}{os.environ['PATH']}"})
+    environment = commands.environment({"PATH": f"{bin_}{os.pathsep}{os.environ['PATH']}"})
+    if page != "README.md":
+        run(Block(page, 0, (), "facetline import tickets.ndjson --collection tickets"), folder, environment)
+    return environment
 
 
 def run(block: Block, folder: Path, environment: dict[str, str], text: str | None = None) -> None:

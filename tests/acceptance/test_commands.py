@@ -1,0 +1,380 @@
+"""Every command as people run it, in a folder of its own: what it prints for them, what for programs, how it ends."""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from commands import Ended, Place
+from runtimes import Site, made
+
+CONFIG = """
+[evaluators.fixed]
+kind = "recorded"
+path = "answers.ndjson"
+
+[collections.tickets]
+pattern = "tickets/*"
+evaluator = "fixed"
+state = { title = "string", priority = "integer" }
+
+[collections.tickets.questions.topic]
+type = "choice"
+ask = "About?"
+options = { billing = "Money", outage = "Down", other = "Anything else" }
+
+[collections.tickets.questions.urgent]
+type = "boolean"
+ask = "Today?"
+
+[collections.tickets.questions.severity]
+type = "score"
+ask = "How bad?"
+levels = ["cosmetic", "annoying", "blocking"]
+"""
+ANSWERS = {"I was charged twice": ("billing", 0.93, 0.8), "Nothing works": ("outage", 0.61, 2.0)}
+
+
+def _answers() -> Iterator[str]:
+    for body, (topic, confidence, severity) in ANSWERS.items():
+        answers = {
+            "topic": {"type": "choice", "choice": topic, "confidence": confidence},
+            "urgent": {"type": "boolean", "probability": 0.75},
+            "severity": {"type": "score", "score": severity},
+        }
+        yield json.dumps({"body": body, "answers": answers}) + "\n"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A folder with collections whose answers are recorded."""
+    return _made(tmp_path)
+
+
+@pytest.fixture
+def written(place: Place) -> Place:
+    """The same with two answered documents."""
+    return _imported(place)
+
+
+def _made(folder: Path) -> Place:
+    (folder / "facetline.toml").write_text(CONFIG)
+    (folder / "answers.ndjson").write_text("".join(_answers()))
+    return Place(folder)
+
+
+def _imported(place: Place) -> Place:
+    lines = [{"key": f"t{number}", "body": body} for number, body in enumerate(ANSWERS, 1)]
+    done = place.run("import", "-", "--collection", "tickets", stdin="\n".join(map(json.dumps, lines)))
+    assert done.code == 0, done.err
+    return place
+
+
+def test_a_ticket_from_write_to_search(place: Place):
+    """Write, get, search, delete: each prints DESIGN's object with --json, and nothing else on standard output."""
+    written = place.run("write", "tickets/t1", "--body", "I was charged twice", "--state", '{"priority": 2}', "--json")
+    got = place.run("get", "tickets/t1", "--json")
+    found = place.run("search", "tickets", "topic=billing", "--min-confidence", "0.9", "--counts", "topic", "--json")
+    deleted = place.run("delete", "tickets/t1", "--json")
+    gone = place.run("get", "tickets/t1", "--json")
+
+    assert {each.code for each in (written, got, found, deleted)} == {0}
+    assert set(written.json) == {
+        *("uri", "version", "revision", "indexed_as", "status", "facets", "reason", "token"),
+    }
+    assert written.json["facets"]["urgent"] == {
+        "type": "boolean",
+        "value": True,
+        "probability": 0.75,
+        "confidence": None,
+    }
+    assert written.json["facets"]["severity"]["level"] == "annoying"
+    assert (got.json["body"], got.json["evaluation"]["kind"]) == ("I was charged twice", "recorded")
+    assert set(got.json["calls"]) == {"made", "retries", "crashes"}
+    assert (found.json["keys"], found.json["total"]) == (["t1"], 1)
+    assert found.json["facets"][0]["buckets"][0] == {"value": "billing", "count": 1, "selected": True}
+    assert (deleted.json["status"], deleted.json["version"]) == ("deleted", 3)
+    assert (gone.code, gone.out) == (1, "")
+    assert "no document 'tickets/t1'" in gone.err
+
+
+def test_the_same_for_people(written: Place):
+    """Without --json each command says in words what the object says."""
+    write = written.run("write", "tickets/t3", "--body", "Nothing works")
+    get = written.run("get", "tickets/t1")
+    search = written.run("search", "tickets", "topic=outage", "--counts", "topic")
+    delete = written.run("delete", "tickets/t2")
+
+    assert "tickets/t3  version 2  indexed  severity=blocking" in write.out
+    assert "topic=outage 0.61" in write.out
+    for said in ("tickets/t1", "indexed", "topic=billing 0.93", "I was charged twice", "1 made"):
+        assert said in get.out
+    assert [line.split()[0] for line in search.out.splitlines()[:2]] == ["tickets/t2", "tickets/t3"]
+    assert "topic: billing 1  outage 2  other 0  (missing 0)" in search.out
+    assert "2 found" in search.err
+    assert "tickets/t2  version 3  deleted" in delete.out
+
+
+def test_an_answer_that_fails_is_no_failed_command(place: Place):
+    """A write whose answer failed was still written: exit code 0, the reason in the reply."""
+    done = place.run("write", "tickets/t1", "--body", "not recorded", "--json")
+
+    assert (done.code, done.json["status"], done.json["reason"]) == (0, "failed", "evaluator_error")
+
+
+def test_a_body_from_a_file_or_standard_input(place: Place):
+    """`--file` and `-` are ways to give a body."""
+    (place.folder / "body.txt").write_text("Nothing works")
+    by_file = place.run("write", "tickets/t1", "--file", "body.txt", "--json")
+    by_input = place.run("write", "tickets/t2", "-", "--json", stdin="Nothing works")
+
+    assert by_file.json["facets"]["topic"]["choice"] == by_input.json["facets"]["topic"]["choice"] == "outage"
+
+
+def test_the_same_id_is_one_write(place: Place):
+    """A write that is sent again under its id gives the first write's numbers."""
+    first = place.run("write", "tickets/t1", "--body", "Nothing works", "--id", "a", "--json")
+    place.run("write", "tickets/t1", "--body", "I was charged twice", "--id", "b")
+    again = place.run("write", "tickets/t1", "--body", "Nothing works", "--id", "a", "--json")
+    reused = place.run("write", "tickets/t1", "--body", "Something else", "--id", "a", "--json")
+
+    assert (again.json["version"], again.json["status"]) == (first.json["version"] - 1, "superseded")
+    assert (reused.code, reused.out) == (1, "")
+    assert "refused, id_reused" in reused.err
+
+
+REFUSED = [
+    ("write", "nowhere/t1", "--body", "x"),
+    ("write", "tickets/t1", "--body", "x", "--state", '{"priority": "high"}'),
+    ("write", "tickets/none", "--state", '{"title": "x"}'),
+    ("get", "tickets/none"),
+    ("jobs", "show", "none"),
+    ("jobs", "cancel", "none"),
+    ("dlq", "show", "7"),
+    ("dlq", "redrive", "7"),
+    ("topics", "create"),
+    ("topics", "check"),
+    ("worker",),
+    ("demo", "--kafka"),
+    ("init",),
+    ("import", "nothing.ndjson", "--collection", "tickets", "--config", "elsewhere.toml"),
+]
+
+
+USAGE = [
+    (("search", "ticket"), "did you mean 'tickets'"),
+    (("search", "tickets", "topik=billing"), "did you mean 'topic'"),
+    (("search", "tickets", "topic=biling"), "did you mean 'billing'"),
+    (("search", "tickets", "topic"), "QUESTION=VALUE"),
+    (("search", "tickets", "urgent=true"), "urgent"),
+    (("search", "tickets", "--filter", "severity >"), "filter"),
+    (("search", "tickets", "--sort", "nothing"), "nothing"),
+    (("search", "tickets", "--counts", "nothing"), "nothing"),
+    (("search", "tickets", "--cursor", "xyz"), "cursor"),
+    (("search", "tickets", "--limit", "0"), "limit"),
+    (("search", "tickets", "--min-confidence", "1.5"), "min_confidence"),
+    (("search", "tickets", "--nonsense"), "--nonsense"),
+    (("write", "tickets/t1"), "body"),
+    (("write", "tickets/t1", "--body", "x", "--state", "{"), "--state"),
+    (("write", "tickets/t1", "--body", "x", "--timeout", "soon"), "soon"),
+    (("write", "tickets/t1", "--body", "x", "--file", "y"), "once"),
+    (("write", "tickets/t1", "--file", "nowhere.txt"), "nowhere.txt"),
+    (("import", "nowhere.csv", "--collection", "tickets", "--key-row"), "nowhere.csv"),
+    (("import", "rows.csv", "--collection", "tickets"), "--key-column"),
+    (("import", "rows.csv", "--collection", "tickets", "--key-row", "--body-column", "txt"), "did you mean 'text'"),
+    (("import", "rows.csv", "--collection", "tickets", "--key-row", "--body-column", "text"), "--ignore-columns"),
+    (("import", "-", "--collection", "ticket"), "did you mean 'tickets'"),
+    (("reindex", "ticket"), "did you mean 'tickets'"),
+    (("reindex", "tickets", "--outdated", "--force"), "not both"),
+    (("reindex", "tickets", "--filter", "nothing = 1"), "nothing"),
+    (("dlq", "redrive"), "--reason"),
+    (("nonsense",), "nonsense"),
+]
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], Ended]:
+    """How all of these commands end; they run side by side on one folder, as any commands may."""
+    place = _imported(_made(tmp_path_factory.mktemp("refusing")))
+    (place.folder / "nothing.ndjson").touch()
+    (place.folder / "rows.csv").write_text("text,colour\nx,red\n")
+    commands = [*REFUSED, *(words for words, _ in USAGE)]
+    with ThreadPoolExecutor(2) as two:
+        return dict(zip(commands, two.map(lambda words: place.run(*words), commands), strict=True))
+
+
+@pytest.mark.parametrize("words", REFUSED, ids=" ".join)
+def test_what_fails_or_is_refused_ends_with_1(ended: dict[tuple[str, ...], Ended], words: tuple[str, ...]):
+    """Exit code 1, the reason on standard error in one message, nothing on standard output, no traceback."""
+    done = ended[words]
+
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("facetline: ")
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(("words", "said"), USAGE, ids=[" ".join(words) for words, _ in USAGE])
+def test_wrong_usage_ends_with_2(ended: dict[tuple[str, ...], Ended], words: tuple[str, ...], said: str):
+    """Exit code 2, a message that names the word and what would be right, nothing on standard output."""
+    done = ended[words]
+
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert "Traceback" not in done.err
+
+
+def test_init_gives_a_file_that_checks(tmp_path: Path):
+    """`init` writes a file that `collections check` takes; it replaces none without --force."""
+    place = Place(tmp_path)
+    first, again, forced = place.run("init"), place.run("init"), place.run("init", "--force")
+    checked = place.run("collections", "check", "--json")
+
+    assert (first.code, again.code, forced.code, checked.code) == (0, 1, 0, 0)
+    assert "facetline write" in first.out
+    assert [line["name"] for line in checked.lines] == ["tickets"]
+
+
+def test_check_and_start_refuse_the_same(place: Place):
+    """A wrong file is refused by `collections check` and by every command that starts on it, with the same words."""
+    text = CONFIG.replace('pattern = "tickets/*"', 'pattern = "[topic]/notes"').replace("urgent", "limit")
+    (place.folder / "facetline.toml").write_text(text)
+    refusals = [
+        place.run("collections", "check"),
+        place.run("collections", "apply"),
+        place.run("write", "tickets/t1", "--body", "x"),
+        place.run("reindex", "tickets"),
+    ]
+
+    assert {(each.code, each.out) for each in refusals} == {(1, "")}
+    assert len({each.err for each in refusals}) == 1
+    assert all(said in refusals[0].err for said in ("tickets", "[topic]/notes", "limit"))
+
+
+def test_apply_makes_a_changed_file_the_active_one(written: Place):
+    """Search warns while the file differs; `apply` says what changed; answers from before are outdated."""
+    (written.folder / "facetline.toml").write_text(CONFIG.replace("How bad?", "How bad is it?"))
+    warned = written.run("search", "tickets", "--json")
+    applied, again = written.run("collections", "apply", "--json"), written.run("collections", "apply", "--json")
+    found = written.run("search", "tickets", "topic=billing", "--json")
+
+    assert "collections apply" in warned.err
+    assert (applied.lines[0]["changed"], again.lines[0]["changed"]) == (True, False)
+    assert (found.json["keys"], found.json["hits"][0]["outdated"], found.err) == (["t1"], True, "")
+
+
+def test_reindex_and_jobs(written: Place):
+    """A dry run changes nothing; a reindex ends with who was asked again; jobs list, show and refuse to lose it."""
+    dry = written.run("reindex", "tickets", "--force", "--dry-run", "--json")
+    nothing = written.run("reindex", "tickets", "--json")
+    forced = written.run("reindex", "tickets", "--force", "--json")
+    human = written.run("reindex", "tickets", "--force", "--filter", "topic = 'outage'")
+    listed = written.run("jobs", "list", "--json")
+    shown = written.run("jobs", "show", forced.json["id"], "--json")
+
+    assert (dry.json["dry_run"], dry.json["documents"], dry.json["calls"]) == (True, 2, 2)
+    assert (nothing.json["reindexed"], nothing.json["failed"]) == ([], [])
+    assert (forced.code, sorted(forced.json["reindexed"]), forced.json["failed"]) == (0, ["t1", "t2"], [])
+    assert "succeeded, 1 reindexed, 0 failed" in human.out
+    assert [line["state"] for line in listed.lines] == ["succeeded"] * 3
+    assert shown.json == forced.json
+
+
+def test_a_detached_job_waits_for_the_next_command_and_can_be_cancelled(written: Place):
+    """`--detach` starts a job and leaves; it can be cancelled, or the next command that works goes on with it."""
+    first = written.run("reindex", "tickets", "--force", "--detach", "--json")
+    cancelled = written.run("jobs", "cancel", first.json["id"], "--json")
+    second = written.run("reindex", "tickets", "--force", "--detach", "--json")
+    ended = written.run("reindex", "tickets", "--force", "--json")
+
+    assert (first.json["state"], cancelled.json["state"]) == ("queued", "canceled")
+    assert ended.json["id"] == second.json["id"] != first.json["id"]
+    assert (ended.json["state"], sorted(ended.json["reindexed"])) == ("succeeded", ["t1", "t2"])
+
+
+def test_dead_letters_of_the_local_runtime(written: Place):
+    """A refused event of the local log is listed, shown with its bytes, and sent again once its document is there."""
+    written.run("write", "tickets/late", "--state", '{"title": "x"}')
+    listed = written.run("dlq", "list", "--json")
+    letter_id = str(listed.lines[0]["id"])
+    shown, words = written.run("dlq", "show", letter_id, "--json"), written.run("dlq", "list")
+    redriven = written.run("dlq", "redrive", "--reason", "no_document", "--json")
+
+    assert [(line["reason"], line["uri"]) for line in listed.lines] == [("no_document", "tickets/late")]
+    assert {"key_base64", "value_base64", "headers"} <= set(shown.json)
+    assert "no_document" in words.out
+    assert [line["outcome"] for line in redriven.lines] == ["rejected"]
+
+
+def test_doctor_finds_what_is_well_and_what_is_not(written: Place):
+    """All well: exit code 0; a part that fails is named, and the exit code is 1."""
+    well = written.run("doctor", "--json")
+    (written.folder / "facetline.toml").write_text(CONFIG.replace('"tickets/*"', '"tickets"'))
+    ill = written.run("doctor")
+
+    assert (well.code, {line["ok"] for line in well.lines}) == (0, {True})
+    assert [line["check"] for line in well.lines] == ["collections", "store", "evaluators"]
+    assert ill.code == 1
+    assert "FAILED" in ill.out
+
+
+def test_config_masks_secrets(place: Place):
+    """The settings in force are printed with their sources' order kept and no password in sight."""
+    secret = "correct-horse"
+    given = {
+        "FACETLINE_KAFKA__SASL_PASSWORD": secret,
+        "FACETLINE_STORE_URL": f"postgresql+psycopg://me:{secret}@127.0.0.1/x",
+        "FACETLINE_GRACE_S": "3",
+    }
+    (place.folder / "facetline.toml").write_text(f"[settings]\ngrace_s = 5\nwrite_deadline_s = 7\n{CONFIG}")
+    as_json, as_text = place.run("config", "--json", settings=given), place.run("config", settings=given)
+    wrong = place.run("config", settings={"FACETLINE_LOG_LEVEL": "loud"})
+
+    assert (as_json.json["grace_s"], as_json.json["write_deadline_s"], as_json.json["runtime"]) == (3, 7, "local")
+    assert secret not in as_json.out + as_text.out + as_json.err
+    assert "kafka.sasl_password" in as_text.out
+    assert (wrong.code, "FACETLINE_LOG_LEVEL" in wrong.err) == (1, True)
+
+
+def test_a_search_needs_neither_file_nor_evaluator(written: Place):
+    """What is in the store can be searched and read without the configuration."""
+    (written.folder / "facetline.toml").unlink()
+    found, got = written.run("search", "tickets", "topic=outage", "--json"), written.run("get", "tickets/t2", "--json")
+
+    assert (found.json["keys"], got.json["facets"]["topic"]["choice"]) == (["t2"], "outage")
+
+
+def test_pages_of_a_search(written: Place):
+    """Following the cursor gives every document once."""
+    keys, cursor = [], None
+    while True:
+        words = ("search", "tickets", "--limit", "1", "--sort", "-severity", "--json")
+        page = written.run(*words, *(("--cursor", cursor) if cursor else ())).json
+        keys += page["keys"]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+
+    assert keys == ["t2", "t1"]
+
+
+@pytest.mark.kafka
+@pytest.mark.postgres
+def test_topics_of_the_kafka_runtime(request: pytest.FixtureRequest, tmp_path: Path):
+    """`topics create` is content with what is there; `check` and `doctor` say what they found."""
+    with made("kafka", tmp_path, request.getfixturevalue) as site:
+        _check_topics(site)
+
+
+def _check_topics(site: Site) -> None:
+    created = site.place.run("topics", "create", "--json")
+    checked = site.place.run("topics", "check")
+    doctor = site.place.run("doctor", "--json")
+    other = {"FACETLINE_KAFKA__TOPIC_PREFIX": "none-such"}
+    missing = site.place.run("topics", "check", settings=other)
+
+    assert [line["created"] for line in created.lines] == [False] * 3
+    assert (checked.code, checked.out.count("ok")) == (0, 3)
+    assert (doctor.code, [line["check"] for line in doctor.lines][-1]) == (0, "topics")
+    assert missing.code == 1
+    assert "topics create" in missing.err
