@@ -15,8 +15,8 @@ from facets import errors
 VARIABLE = "FACETLINE_FAILPOINTS"
 
 NAMES = (
-    "apply.before_commit",  # write worker: batch applied, transaction still open
-    "apply.after_commit",  # write worker: committed, not yet acknowledged to Kafka
+    "apply.before_commit",  # write worker, local writer: batch applied, transaction still open
+    "apply.after_commit",  # committed, not yet acknowledged to Kafka or (local) told to the writer
     "chain.after_claim",  # side chain: claimed, evaluator not yet called
     "chain.before_store",  # side chain: answered, answer not yet stored
     "chain.after_store",  # side chain: answer stored

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from storage import events, writes
-from storage.engine import Store
+from storage.engine import Store, Tx
+from streams import failpoints
 from streams.pipeline import Pipeline, Sent
 from streams.settings import load_settings
 
@@ -28,7 +29,8 @@ class LocalWriter:
         """Apply the events; their outcomes are known at once."""
         if not sent:
             return ()
-        applied = await self._store.write(writes.append, TOPIC, [each.event for each in sent])
+        applied = await self._store.write(_commit, [each.event for each in sent])
+        failpoints.failpoint("apply.after_commit")
         if self.wake is not None:
             self.wake()
         return applied.outcomes
@@ -39,6 +41,12 @@ class LocalWriter:
 
     async def close(self) -> None:
         """Do nothing: nothing is held back."""
+
+
+def _commit(tx: Tx, judged: Sequence[events.Event]) -> events.Applied:
+    applied = writes.append(tx, TOPIC, judged)
+    failpoints.failpoint("apply.before_commit")
+    return applied
 
 
 @asynccontextmanager
