@@ -77,7 +77,7 @@ def standing(tx: engine.Tx, uris: set[str]) -> dict[str, folding.Standing]:
     found = {}
     columns = [_DOCUMENTS.c[name] for name in _STANDING]
     for chunk in batches.chunks(sorted(uris)):
-        query = sa.select(*columns).where(_DOCUMENTS.c.uri.in_(chunk)).order_by(_DOCUMENTS.c.uri)
+        query = sa.select(*columns).where(tx.among(_DOCUMENTS.c.uri, chunk)).order_by(_DOCUMENTS.c.uri)
         for row in tx.execute(tx.lock_rows(query)):
             values = tuple(row)
             found[values[0]] = folding.Standing._make((*values[:-4], Position(*values[-4:])))
@@ -107,7 +107,7 @@ def _store_bodies(tx: engine.Tx, cleared: Sequence[folding.Change]) -> None:
     _statements().body.run(tx, [(each.after.uri, each.body) for each in cleared if each.body is not None])
     gone = [each.after.uri for each in cleared if each.body is None and each.before is not None]
     for chunk in batches.chunks(gone):
-        tx.execute(sa.delete(_BODIES).where(_BODIES.c.uri.in_(chunk)))
+        tx.execute(sa.delete(_BODIES).where(tx.among(_BODIES.c.uri, chunk)))
 
 
 @dataclass(frozen=True)

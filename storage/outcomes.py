@@ -41,7 +41,7 @@ def settled(tx: engine.Tx, keys: Iterable[folding.EventKey]) -> dict[folding.Eve
     for source, ids in by_source.items():
         for chunk in batches.chunks(ids):
             query = sa.select(_OUTCOMES).where(
-                _OUTCOMES.c.source == source, _OUTCOMES.c.event_id.in_(chunk), _OUTCOMES.c.outcome != "rejected"
+                _OUTCOMES.c.source == source, tx.among(_OUTCOMES.c.event_id, chunk), _OUTCOMES.c.outcome != "rejected"
             )
             found.update({(row.source, row.event_id): _outcome(row) for row in tx.execute(query)})
     return found

@@ -55,9 +55,6 @@ def new_incarnation(tx: engine.Tx, topic: str, partition: int, *, after: int, st
 
     Whoever finds out second, or asks twice, gets the incarnation that is there already.
     """
-    known = _newest(tx, topic, partition)
-    if known is not None and known.incarnation > after:
-        return known
     return _create(tx, topic, partition, after + 1, start_offset)
 
 

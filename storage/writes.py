@@ -152,5 +152,5 @@ def _storable(position: Position) -> Position:
 def _supersede_items(tx: engine.Tx, uris: list[str]) -> None:
     items = tables.JobItemRow.__table__  # type: ignore[attr-defined]
     for chunk in chunks(uris):
-        passed = sa.update(items).where(items.c.uri.in_(chunk), settling.OPEN_ITEM)
+        passed = sa.update(items).where(tx.among(items.c.uri, chunk), settling.OPEN_ITEM)
         tx.execute(passed.values(state="superseded"))
