@@ -1,0 +1,200 @@
+"""SIGKILL at each step of the write worker, the side chain, a reindex and the publisher: nothing lost, nothing double.
+
+Each test lets processes die at named points, starts another one, and looks at what is there: every accepted write is
+indexed, no document changed more often than its writes say, and no model was asked more often than crashes explain.
+"""
+
+import contextlib
+import json
+import signal
+from typing import Any
+
+import kafka_topics
+import pytest
+import runtimes
+from polling import eventually
+from runtimes import Case
+
+from storage import documents, jobs, outcomes
+from storage.jobs import JobRequest
+from streams import reindexing, topics
+from streams.failpoints import VARIABLE
+
+CALL_S = 2.0
+"""Leases are 15 s longer."""
+TAKEN_OVER_S = 60.0
+"""All leases (30 s for a job) have ended by then, and a worker has started."""
+
+
+@pytest.mark.parametrize("failpoint", ["apply.before_commit", "apply.after_commit"])
+async def test_killed_while_writes_are_applied(case: Case, failpoint: str):
+    """Whether the transaction was committed or not: each write takes place once and is answered once."""
+    keys = [f"t{number}" for number in range(5)]
+    if case.site.is_kafka:
+        before = await _worker_killed_applying(case, keys, failpoint)
+    else:
+        before = await _import_killed(case, keys, failpoint)
+    with case.site.worker():
+        await case.caught_up()
+        settled = await case.settled(*keys)
+
+    assert before == (0 if failpoint == "apply.before_commit" else 5)
+    assert {(each["version"], each["revision"], each["indexed_as"], each["status"]) for each in settled} == {
+        (2, 1, 1, "indexed")
+    }
+    assert [case.calls(key) for key in keys] == [1] * 5
+
+
+async def _worker_killed_applying(case: Case, keys: list[str], failpoint: str) -> int:
+    """Kill a worker that applies; return how many documents are there then."""
+    messages = [case.message(key, f"billing {key}", f"{case.scope}-{key}") for key in keys]
+    await runtimes.produce(case.site, case.pipeline, messages)
+    with case.site.worker(f"{failpoint}=kill") as worker:
+        await runtimes.died(worker)
+    found = [await case.pipeline.store.read(outcomes.find, "test", f"{case.scope}-{key}") for key in keys]
+    there = sum(outcome is not None for outcome in found)
+    return 5 if there else 0  # one partition of several may have been applied before the kill
+
+
+async def _import_killed(case: Case, keys: list[str], failpoint: str) -> int:
+    """Kill an import, look, and run it again; return how many documents were there between the two."""
+    lines = [json.dumps({"uri": case.uri(key), "body": case.body(f"billing {key}")}) for key in keys]
+    words = ("import", "-", "--collection", "tickets", "--wait", "applied", "--json")
+    killed = case.site.place.run(*words, stdin="\n".join(lines), settings={VARIABLE: f"{failpoint}=kill"})
+    there = [await case.pipeline.store.read(documents.get, case.uri(key)) for key in keys]
+    again = case.site.place.run(*words, stdin="\n".join(lines))
+
+    assert (killed.code, again.code, killed.out) == (-signal.SIGKILL, 0, "")
+    assert again.json["written"] + again.json["unchanged"] == 5
+    return sum(each is not None for each in there)
+
+
+async def test_killed_at_each_step_of_the_side_chain(case: Case):
+    """Claimed, asked, answered or stored: each document is indexed in the end, at one call more for each crash."""
+    keys = [f"t{number:02d}" for number in range(15)]
+    case.on("gate")
+    await _written_and_unclaimed(case, {key: f"outage {key}" + (" hold=gate" if key > "t11" else "") for key in keys})
+    for failpoint in ("chain.after_claim", "chain.before_store", "chain.after_store"):
+        with case.site.worker(f"{failpoint}=kill") as worker:
+            await runtimes.died(worker)
+    with case.site.worker() as worker:
+        await case.called("t14")
+        worker.kill()
+        worker.wait()
+    case.off("gate")
+    with case.site.worker():
+        settled = await _all_settled(case, keys)
+
+    assert {(each["status"], each["revision"], each["indexed_as"]) for each in settled} == {("indexed", 1, 1)}
+    assert {each["version"] for each in settled} == {2}
+    for each in settled:
+        assert 1 <= case.calls(each["key"]) <= each["calls"]["made"] <= 1 + each["calls"]["crashes"]
+    crashes = [each["calls"]["crashes"] for each in settled]
+    assert crashes[:6] == [1] * 6  # claimed by the first; asked and lost by the second
+    assert 0 in crashes[6:9]  # stored by the third
+    assert [case.calls(key) for key in keys[3:6]] == [2] * 3
+
+
+async def _written_and_unclaimed(case: Case, bodies: dict[str, str]) -> None:
+    """Write documents that nobody asks about yet, and leave a configuration of three call slots."""
+    with contextlib.ExitStack() as stack:
+        if case.site.is_kafka:  # it applies, but may not claim: its questions are not the active ones
+            case.site.define("mood")
+            stack.enter_context(case.site.worker())
+        for key, text in bodies.items():
+            await case.write(key, text, wait="applied")
+    case.site.define(call_s=CALL_S, concurrency=3)
+
+
+async def _all_settled(case: Case, keys: list[str]) -> list[dict[str, Any]]:
+    async def look() -> bool:
+        counts = await case.pipeline.store.read(documents.counts)
+        return counts["tickets"].get("pending", 0) == 0
+
+    await eventually(look, deadline_s=TAKEN_OVER_S, every_s=0.2, what="nothing is pending")
+    return await case.settled(*keys)
+
+
+async def test_killed_during_a_reindex(case: Case):
+    """A worker dies after each of two steps of a job; another one ends the job, each document asked about once more."""
+    keys = [f"t{number:02d}" for number in range(10)]
+    case.site.define(call_s=CALL_S, concurrency=2)
+    with case.site.worker():
+        for key in keys:
+            await case.write(key, f"billing {key}", wait="applied")
+        await _all_settled(case, keys)
+    job = await reindexing.start(case.pipeline, JobRequest("tickets", case.scope, "force"))
+    with case.site.worker(f"reindex.{'after' if case.site.is_kafka else 'before'}_turn=kill") as worker:
+        await runtimes.died(worker)
+    with case.site.worker():
+
+        async def ended() -> bool:
+            return (await case.pipeline.store.read(jobs.get, job.id)).state not in jobs.ACTIVE
+
+        await eventually(ended, deadline_s=TAKEN_OVER_S, every_s=0.2, what="the job has ended")
+    result = await reindexing.result(case.pipeline, job.id)
+    settled = await case.settled(*keys)
+
+    assert (result["state"], len(result["reindexed"]), result["failed"]) == ("succeeded", 10, [])
+    for each in settled:
+        assert (each["status"], each["revision"]) == ("indexed", 1)
+        assert 2 <= case.calls(each["key"]) <= 2 + each["calls"]["crashes"]
+
+
+@pytest.mark.parametrize("site", runtimes.RUNTIMES[1:], indirect=True)
+async def test_killed_at_each_step_of_publishing(case: Case):
+    """The facets topic has every document's newest state last, in the order of versions, whatever was killed."""
+    for number, failpoint in enumerate(("publish.before_send", "publish.after_send", "publish.after_mark")):
+        await runtimes.produce(case.site, case.pipeline, [case.message("t1", f"billing {number}")])
+        with case.site.worker(f"{failpoint}=kill") as worker:
+            await runtimes.died(worker)
+    await runtimes.produce(case.site, case.pipeline, [case.message("t1", "outage")])
+    topic = topics.topic_names(case.site.settings.kafka.topic_prefix).facets
+    with case.site.worker():
+        await case.caught_up()
+        (document,) = await case.settled("t1")
+
+        async def published() -> list[dict[str, Any]] | None:
+            records = await kafka_topics.contents(case.site.settings.kafka, topic, 10_000, deadline_s=2.0)
+            values = [json.loads(record.value) for record in records if record.value]
+            return values if values and values[-1]["version"] == document["version"] else None
+
+        values = await eventually(published, deadline_s=TAKEN_OVER_S, what="the newest state is on the topic")
+    versions = [value["version"] for value in values]
+
+    assert versions == sorted(versions)
+    assert values[-1]["facets"] == document["facets"]
+    assert document["facets"]["topic"]["choice"] == "outage"
+    assert document["revision"] >= 4
+
+
+@pytest.mark.parametrize("site", runtimes.RUNTIMES[1:], indirect=True)
+async def test_a_zombie_changes_nothing(case: Case):
+    """A worker that stood still past its lease wakes up with its call: its successor's claim stays."""
+    case.on("gate")
+    await _written_and_unclaimed(case, {"t1": "billing hold=gate"})
+    case.site.define(call_s=6.0)
+    with case.site.worker() as zombie:
+        await case.called("t1")
+        zombie.send_signal(signal.SIGSTOP)
+        with case.site.worker():
+            meanwhile = await case.write("t2", "outage")
+            await case.called("t1", 2)  # the lease has ended
+            late = await _late_words(case)
+            zombie.send_signal(signal.SIGCONT)
+
+            async def heard() -> bool:
+                return await _late_words(case) > late
+
+            await eventually(heard, what="the zombie's word was discarded")
+            between = await case.get("t1")
+            case.off("gate")
+            (after,) = await case.settled("t1")
+
+    assert (between["status"], between["calls"]["crashes"]) == ("pending", 1)
+    assert (after["status"], after["version"], case.calls("t1")) == ("indexed", 2, 2)
+    assert await case.get("t2") == {**await case.get("t2"), "version": meanwhile["version"], "status": "indexed"}
+
+
+async def _late_words(case: Case) -> int:
+    return sum([await case.tally(f"{word}_discarded") for word in ("answers", "failures", "retries", "releases")])
