@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import structlog
 
 from facets import errors
-from storage import memo, outcomes
+from storage import jobs, memo, outcomes
 from storage.engine import Store
 from streams.calls import Assignment
 from streams.project import Project
@@ -22,6 +22,7 @@ from streams.side_chain import SideChain
 HOUSEKEEPING_EVERY_S = 3600.0
 PURGE_CHUNK = 5_000
 OUTCOME_DAYS = 30
+JOB_DAYS = 30
 
 log = structlog.get_logger(__name__)
 
@@ -106,10 +107,12 @@ async def _ended(tasks: list[asyncio.Task[None]]) -> None:
 
 
 async def _keep_house(store: Store, stop: asyncio.Event, memo_rows_max: int) -> None:
-    """Drop old outcomes and the oldest remembered answers, in bounded transactions, now and every hour."""
+    """Drop old outcomes, old jobs and the oldest remembered answers, in bounded transactions, now and every hour."""
     while not stop.is_set():
         try:
             while await store.write(outcomes.purge, OUTCOME_DAYS, PURGE_CHUNK) >= PURGE_CHUNK:
+                pass
+            while await store.write(jobs.purge, JOB_DAYS, PURGE_CHUNK):  # one job at a time
                 pass
             while await store.write(memo.prune, memo_rows_max, PURGE_CHUNK) >= PURGE_CHUNK:
                 pass

@@ -21,7 +21,7 @@ from evaluators import factory
 from facets import collections, errors, names, question_sets, states
 from facets.documents import DocumentReason, EventReason, Status
 from storage.turns import ItemState
-from streams import calls, events, project, topics
+from streams import calls, events, failpoints, project, topics
 from streams.settings import KafkaSettings, load_settings
 
 REFERENCE = documented.text_of("docs/reference.md")
@@ -254,6 +254,70 @@ def test_dependencies_are_justified():
     rows = re.findall(r"^\| ([\w, -]+) \|", text.split("| package |")[1], re.MULTILINE)
 
     assert {name.strip() for row in rows for name in row.split(",")} == needed
+
+
+GUARANTEES = documented.text_of("docs/guarantees.md")
+
+
+@pytest.mark.parametrize("named", sorted(set(re.findall(r"`(tests/[\w/]+\.py::\w+)`", GUARANTEES))))
+def test_every_named_test_exists(named: str):
+    """A guarantee's proof is a test that is there."""
+    path, _, name = named.partition("::")
+
+    assert re.search(rf"^(async )?def {name}\(", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("number", range(1, 9))
+def test_every_promise_has_its_code_and_its_tests(number: int):
+    """Each of the eight promises says by which code it is kept and which tests prove it."""
+    (section,) = re.findall(rf"^### {number}\. .*?(?=^##)", GUARANTEES, re.DOTALL | re.MULTILINE)
+
+    assert re.search(r"`(facets|evaluators|storage|streams)/\w+\.py", section)
+    assert len(re.findall(r"`tests/[\w/]+\.py::\w+`", section)) >= 2
+
+
+def code_names() -> list[tuple[str, str]]:
+    """Files of the packages that pages name, with a function or class of theirs or without (""), as in `a/b.py:c`."""
+    pattern = r"`((?:facets|evaluators|storage|streams)/[\w/]+\.py)(?::(\w+))?`"
+    return sorted({found for page in PAGES for found in re.findall(pattern, documented.text_of(page))})
+
+
+@pytest.mark.parametrize(("path", "name"), code_names())
+def test_every_named_piece_of_code_exists(path: str, name: str):
+    """Files, functions and classes that pages name are there."""
+    source = (ROOT / path).read_text(encoding="utf-8")
+
+    assert not name or re.search(rf"^(async )?(def|class) {name}\b", source, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", failpoints.NAMES)
+def test_every_step_is_told(name: str):
+    """Each failpoint is a row of docs/guarantees.md that says what happens after it."""
+    assert re.search(rf"^\| [^|]*`{name}`[^|]* \| [^|]*\w[^|]* \|$", GUARANTEES, re.MULTILINE)
+
+
+def test_log_events_to_watch_exist():
+    """Each log event that docs/operate.md tells people to watch is one that the code writes."""
+    rows = re.findall(
+        r"^\| ((?:`\w+`(?:, )?)+) \| (?:warning|error) \|", documented.text_of("docs/operate.md"), re.MULTILINE
+    )
+    told = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    source = "".join(
+        path.read_text(encoding="utf-8") for path in [*ROOT.glob("streams/*.py"), *ROOT.glob("storage/*.py")]
+    )
+
+    assert len(told) > 10
+    assert [name for name in sorted(told) if f'"{name}"' not in source] == []
+
+
+def test_security_settings_have_their_other_names():
+    """Each setting of SASL and TLS has a row with its names in librdkafka and Java."""
+    page = documented.text_of("docs/operate.md")
+    security = [name for name in KafkaSettings.model_fields if name.startswith(("sasl_", "ssl_", "security_"))]
+
+    for name in security:
+        librdkafka = name.replace("_", ".")
+        assert re.search(rf"^\| `kafka\.{name}` \| `{re.escape(librdkafka)}` \| `[^|]+ \|$", page, re.MULTILINE), name
 
 
 def test_make_targets_exist():
