@@ -94,7 +94,7 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
     def _create_worker_consumer(self, transport: Any) -> aiokafka.AIOKafkaConsumer:
         app = cast("DocumentsApp", transport.app)
         self._assignor = RoundRobinPartitionAssignor
-        arguments = kafka_clients.consumer_arguments(
+        return kafka_clients.make_consumer(
             app.kafka,
             group_id=app.kafka.group_id,
             auto_offset_reset="earliest",
@@ -106,7 +106,6 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
             max_poll_interval_ms=round(POLL_LIMIT_S * 1000),
             metadata_max_age_ms=round(METADATA_S * 1000),
         )
-        return aiokafka.AIOKafkaConsumer(**arguments)
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         """Commit for the lag tools' sake: Faust would crash when it fails, we say it again with the next commit."""

@@ -17,6 +17,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from facets import errors
+from streams import lenient_records
 from streams.settings import KafkaSettings
 
 RECORD_BYTES_MAX = 4 * 1024 * 1024
@@ -69,6 +70,12 @@ def consumer_arguments(settings: KafkaSettings, **own: Any) -> dict[str, Any]:
         **own,
     }
     return {**client_arguments(settings), **given, **_extra_for(aiokafka.AIOKafkaConsumer, settings)}
+
+
+def make_consumer(settings: KafkaSettings, **own: Any) -> aiokafka.AIOKafkaConsumer:
+    """Make a consumer that no record can stop."""
+    lenient_records.install()
+    return aiokafka.AIOKafkaConsumer(**consumer_arguments(settings, **own))
 
 
 def producer_arguments(settings: KafkaSettings, **own: Any) -> dict[str, Any]:

@@ -59,10 +59,15 @@ class Log(Protocol):
 def record_hash(raw: Raw) -> str:
     """Return the SHA-256 (hex) of a record's key, value and headers, each with its length; not of its time."""
     found = hashlib.sha256()
-    for part in (raw.key, raw.value, *(item for name, value in raw.headers for item in (name.encode(), value))):
+    for part in (raw.key, raw.value, *(item for name, value in raw.headers for item in (_name(name), value))):
         found.update(b"-" if part is None else len(part).to_bytes(8, "big"))
         found.update(part or b"")
     return found.hexdigest()
+
+
+def _name(text: str) -> bytes:
+    """Return a header's name as it was sent, also when it is not UTF-8."""
+    return text.encode(errors="surrogateescape")
 
 
 def raw_of(record: Any) -> Raw:
@@ -160,8 +165,7 @@ class KafkaLog:
                 raise
 
     async def _connect(self) -> aiokafka.AIOKafkaConsumer:
-        arguments = kafka_clients.consumer_arguments(self._settings, group_id=None, auto_offset_reset="none")
-        consumer = aiokafka.AIOKafkaConsumer(**arguments)
+        consumer = kafka_clients.make_consumer(self._settings, group_id=None, auto_offset_reset="none")
         try:
             await consumer.start()
         except BaseException:

@@ -121,7 +121,7 @@ class TransactionalSender:
         for index, message in enumerate(messages):
             try:
                 sending.append(await _hand_over(client, topic, message))
-            except _TO_BLAME as error:
+            except (*_TO_BLAME, UnicodeEncodeError) as error:  # aiokafka sends no header name that is not UTF-8
                 await client.abort_transaction()
                 raise Unsendable(str(error) or type(error).__name__, index) from error
         results = await asyncio.gather(*sending, return_exceptions=True)

@@ -9,6 +9,7 @@ import aiokafka
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.records_to_delete import RecordsToDelete
 from aiokafka.errors import KafkaError
+from aiokafka.record import default_records
 
 from facets import collections
 from facets.definitions import definition_of
@@ -85,6 +86,39 @@ async def fill(
             for one in messages
         ]
         await asyncio.gather(*sent)
+
+
+ODD_NAME = b"\xff\xfe\xfd\xfcODD"
+"""A header name that is not UTF-8; aiokafka sends no such, so it is put into a finished batch."""
+
+
+async def odd_header(settings: KafkaSettings, compression: str | None = None) -> None:
+    """Produce three records in one batch to partition 0 of the documents topic, the second with `ODD_NAME`."""
+    into = topics.topic_names(settings.topic_prefix).documents
+    async with producing(settings, enable_idempotence=False) as producer:
+        builder = default_records._DefaultRecordBatchBuilderPy(
+            magic=2,
+            compression_type=1 if compression else 0,
+            is_transactional=0,
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
+            batch_size=10_000,
+        )
+        for offset, name in enumerate(("plain", _Odd("stands in"), "plain")):
+            value = str(offset + 1).encode()
+            builder.append(offset, 1_000, b"tickets/odd", value, [(name, b"v")])
+        batch = producer.create_batch()
+        batch._builder = builder
+        batch._relative_offset = 3
+        await (await producer.send_batch(batch, into, partition=0))
+
+
+class _Odd(str):
+    __slots__ = ()
+
+    def encode(self, *_given: object) -> bytes:
+        return ODD_NAME
 
 
 async def transaction(settings: KafkaSettings, messages: Sequence[events.Message], *, commit: bool) -> None:

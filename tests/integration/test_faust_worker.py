@@ -85,16 +85,21 @@ async def test_records_are_applied_and_acknowledged(
     await asyncio.to_thread(folder.mkdir)
     monkeypatch.chdir(folder)
     await kafka_topics.transaction(settings, [kafka_topics.write("tickets/no", "no")], commit=False)
+    await kafka_topics.odd_header(settings)
     await kafka_topics.fill(settings, [*writes(20), events.encode_delete("tickets/d7", source="test", event_id="x")])
     async with consuming(settings, store, commit_interval_s=0.2) as worker:
         await eventually(lambda: worker.partitions == {0, 1, 2}, deadline_s=30)
-        await eventually(lambda: _total(store, 22), deadline_s=30)
-        await eventually(lambda: _committed_total(settings, 21), deadline_s=30)
+        await eventually(lambda: _total(store, 26), deadline_s=30)
+        await eventually(lambda: _committed_total(settings, 24), deadline_s=30)
     counts = await store.read(documents.counts)
+    letters = await store.read(dead_letters.find)
     async with kafka_topics.admin(settings) as admin:
         made = [name for name in await admin.list_topics() if settings.topic_prefix in name]
 
     assert counts == {"tickets": {"pending": 19, "deleted": 1}}
+    assert [letter.raw.headers[0][0].encode(errors="surrogateescape") for letter in letters] == [
+        *(b"plain", kafka_topics.ODD_NAME, b"plain")
+    ]
     assert len(made) == 3
     assert await asyncio.to_thread(os.listdir, folder) == []
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator
 
 import aiokafka
+import kafka_topics
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.records_to_delete import RecordsToDelete
@@ -157,6 +158,21 @@ async def test_records_of_the_largest_size_come_in_bounded_slices(settings: Kafk
     assert sum(len(record.raw.value or b"") for record in part.records) >= log_reader.SLICE_BYTES_MAX
     assert len(part.records) < 7
     assert _values(part) + _values(rest) == [large] * 7
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+async def test_a_header_name_that_is_not_text_stops_nothing(
+    settings: KafkaSettings, log: log_reader.KafkaLog, compression: str | None
+):
+    """Any C client can send one: the record and its neighbours in the same batch are read, its bytes kept."""
+    await kafka_topics.odd_header(settings, compression)
+    await _produce(settings, log.topic, [b"after"])
+    part = await log.read(0, 0, 4, records_max=100)
+
+    assert _values(part) == [b"1", b"2", b"3", b"after"]
+    names = [record.raw.headers[0][0].encode(errors="surrogateescape") for record in part.records[:3]]
+    assert names == [b"plain", kafka_topics.ODD_NAME, b"plain"]
+    assert len({log_reader.record_hash(record.raw) for record in part.records}) == 4
 
 
 async def test_a_silent_broker_is_said_within_the_wait(topic_prefix: str):

@@ -270,13 +270,16 @@ async def test_dead_letters_are_published_byte_for_byte(settings: KafkaSettings,
         Raw(b"\xff", None, (), 5),
         Raw(None, None, (("only", b"header"),), 5),
     ]
+    unsendable = Raw(b"tickets/a", b"{", (("\udcff", b"aiokafka cannot send this name"),), 5)
     documents_topic = topics.topic_names(settings.topic_prefix).documents
-    await store.write(_reject, documents_topic, raws)
+    await store.write(_reject, documents_topic, [*raws, unsendable])
     async with publishing(settings, store):
         await eventually(lambda: _no_letters(store))
     found = await kafka_topics.contents(settings, topics.topic_names(settings.topic_prefix).dead_letters, 4)
+    kept = await store.read(dead_letters.find)
     by_offset = {dict(record.headers)["__facetline.errors.offset"]: record for record in found}
 
+    assert [letter.raw for letter in kept] == [*raws, unsendable]
     for offset, raw in enumerate(raws):
         record = by_offset[str(offset).encode()]
         assert (record.key, record.value, record.headers[: len(raw.headers)]) == (raw.key, raw.value, raw.headers)
