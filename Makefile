@@ -20,8 +20,8 @@ demo-kafka: .venv/runtime ## the same story through a real Kafka
 test: .venv/dev check ## run everything against the real services, installing them as root on Debian
 	@.ci/services
 	@$(BIN)/pytest --cov
-check: .venv/dev ## lint, format, types, import rule, tests' docstrings
-	@$(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/interrogate -q tests
+check: .venv/dev ## lint, format, types, import rule
+	@$(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/mypy && $(BIN)/lint-imports
 unit: .venv/dev ## the tests that need no service
 	@$(BIN)/pytest -q tests/unit tests/property
 bench: .venv/dev ## the figures
