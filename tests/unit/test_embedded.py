@@ -60,8 +60,9 @@ class Gated:
         self.read: list[str] = []
 
     def tokens(self, text: str) -> list[int]:
-        """Wait for the gate, at most as long as a test may take."""
-        self.gate.wait(30)
+        """Wait for the gate, which gives way after a time far beyond any deadline in these tests."""
+        if not self.gate.wait(5):
+            self.gate.set()
         self.read.append(text)
         return [1]
 
