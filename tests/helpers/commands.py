@@ -50,11 +50,9 @@ class Place:
 
     def start(self, *words: str | Path, settings: Mapping[str, str] | None = None, **options: Any) -> Any:
         """Start a command; its streams are pipes unless told otherwise."""
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        usual = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         given = environment({**self.settings, **(settings or {})})
-        return subprocess.Popen(
-            [*COMMAND, *map(str, words)], cwd=self.folder, env=given, text=True, **{**pipes, **options}
-        )
+        return subprocess.Popen([*COMMAND, *map(str, words)], cwd=self.folder, env=given, **{**usual, **options})
 
     def run(self, *words: str | Path, stdin: str | None = None, settings: Mapping[str, str] | None = None) -> Ended:
         """Run a command to its end."""
