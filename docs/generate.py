@@ -149,7 +149,7 @@ def shown_default(field: FieldInfo) -> str:
 
 
 MEANINGS = {
-    "concurrency": "calls at once",
+    "concurrency": "calls at once; 64 for `recorded`",
     "requests_per_minute": "calls started in a minute; without it no limit",
     "call_s": "seconds that one call may take; a claim is leased for this and 15 s more",
     "tries_max": "tries of one document; after that it is `failed`",

@@ -167,6 +167,10 @@ class StoreMismatch(FatalError):
     """The store's schema is not the one that this version works with."""
 
 
+class ThreadsStuck(FatalError):
+    """A library's threads do not end, so that only leaving the process at once helps."""
+
+
 def nearest(word: str, allowed: Iterable[str]) -> str:
     """Return ` (did you mean 'x'?)` for the allowed word closest to `word`, or an empty string."""
     close = difflib.get_close_matches(word, list(allowed), n=1)

@@ -6,6 +6,7 @@ but the cancellation of the call itself. No verdict is stored here, and no call 
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -111,9 +112,9 @@ class CutOff:
 Verdict = Answer | Failure | Trouble | Unasked | CutOff
 
 
-async def ask(call: Call) -> Verdict:
+async def ask(call: Call, clock: Callable[[], float] = time.monotonic) -> Verdict:
     """Make the call, once, within its wall-clock limit and its lease."""
-    now_s = time.monotonic()
+    now_s = clock()
     if call.lease_until_s - now_s < call.assignment.limits.call_s:
         return Unasked()
     too_long = _too_long(call)

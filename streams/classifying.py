@@ -62,9 +62,7 @@ async def classifying(
     `stop` lets the caller say so earlier, while the body ends its own work.
     Cancelling the body drains as well; cancelling it once more ends the calls at once.
     """
-    owner = owner_name()
-    chain = SideChain(store, assigned, owner=owner, grace_s=grace_s)
-    work = Classifying(chain, Reindexer(store, owner=owner, assignments=assigned, wake=chain.wake))
+    work = _made(store, assigned, grace_s)
     stop = stop or asyncio.Event()
     tasks = [
         asyncio.create_task(work.side_chain.run(stop), name="side-chain"),
@@ -93,6 +91,20 @@ async def classifying(
         await _ended(tasks)
     if died:
         raise died[0]
+
+
+def _made(store: Store, assigned: Mapping[str, Assignment], grace_s: float) -> Classifying:
+    """Make both parts known to each other: cleared documents wake the chain, answers call for the next turns."""
+    owner = owner_name()
+    listening: list[Reindexer] = []
+
+    def settled() -> None:
+        for reindexer in listening:
+            reindexer.answered()
+
+    chain = SideChain(store, assigned, owner=owner, grace_s=grace_s, on_settled=settled)
+    listening.append(Reindexer(store, owner=owner, assignments=assigned, wake=chain.wake))
+    return Classifying(chain, listening[0])
 
 
 async def _ended(tasks: list[asyncio.Task[None]]) -> None:

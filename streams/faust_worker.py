@@ -264,7 +264,7 @@ async def _leave(app: "DocumentsApp") -> None:
         async with asyncio.timeout(STOP_LIMIT_S):
             await app.stop()
     except TimeoutError as error:
-        raise errors.FatalError(f"Faust did not stop within {STOP_LIMIT_S:g} s") from error
+        raise errors.ThreadsStuck(f"Faust did not stop within {STOP_LIMIT_S:g} s") from error
 
 
 async def _end(tasks: Sequence["asyncio.Future[Any]"]) -> None:

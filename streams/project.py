@@ -24,6 +24,8 @@ from streams.calls import CallLimits
 from streams.settings import Settings
 
 TABLES = ("settings", "evaluators", "collections")
+KIND_LIMITS: dict[str, dict[str, Any]] = {"recorded": {"concurrency": 64}}
+"""Limits by evaluator kind where the general ones do not fit: a recording answers at once, so only slots bound it."""
 LIMITS = tuple(field.name for field in fields(CallLimits))
 
 
@@ -101,7 +103,8 @@ class _Reading:
     def _take_evaluator(self, name: str, table: Mapping[str, Any]) -> None:
         own = {key: value for key, value in table.items() if key not in LIMITS}
         try:
-            self.limits[name] = _limits(name, {key: value for key, value in table.items() if key in LIMITS})
+            given = {key: value for key, value in table.items() if key in LIMITS}
+            self.limits[name] = _limits(name, {**KIND_LIMITS.get(str(table.get("kind")), {}), **given})
             if table and not own:  # limits of an evaluator that comes with a collection in Python
                 self._limits_alone.add(name)
                 return

@@ -54,6 +54,8 @@ class Publisher:
         owner: str,
         failpoint: Callable[[str], None] = failpoints.failpoint,
         idle_s: float = IDLE_S,
+        sender: TransactionalSender | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Publish what `store` has to the topics of `settings`; `owner` names this process in the election."""
         self._names = topics.topic_names(settings.topic_prefix)
@@ -61,7 +63,8 @@ class Publisher:
         self._owner = owner
         self._failpoint = failpoint
         self._idle_s = idle_s
-        self._sender = TransactionalSender(settings, f"{settings.topic_prefix}.publisher")
+        self._sender = sender or TransactionalSender(settings, f"{settings.topic_prefix}.publisher")
+        self._clock = clock
         self._renew_at = 0.0
         self.position: int | None = None
         """How far the feed has been sent; None while another process is the sender."""
@@ -104,11 +107,11 @@ class Publisher:
 
     async def _is_elected(self) -> bool:
         """Become or stay the sender; only one that has connected and is elected after that may send."""
-        if self.position is not None and self._sender.connected and time.monotonic() < self._renew_at:
+        if self.position is not None and self._sender.connected and self._clock() < self._renew_at:
             return True
         if self.position is not None and not self._sender.connected:
             await self._sender.connect()
-        renew_at = time.monotonic() + RENEW_S
+        renew_at = self._clock() + RENEW_S
         position = await self._store.write(publications.elect, self._names.facets, self._owner, LEASE_MS)
         if position is None:
             self._step_down()

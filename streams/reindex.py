@@ -63,6 +63,7 @@ class Reindexer:
         wake: Called after documents were made pending: the side chain's `wake`.
         lease_s: How soon another process goes on after a kill.
         failpoint: Kill switches for tests.
+        clock: Seconds of a monotonic clock; the event loop's own, in a simulation.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Reindexer:
         wake: Callable[[], None] | None = None,
         lease_s: float = LEASE_S,
         failpoint: Callable[[str], None] = failpoints.failpoint,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._owner = owner
@@ -81,6 +83,7 @@ class Reindexer:
         self._wake_chain = wake
         self._lease_s = lease_s
         self._failpoint = failpoint
+        self._clock = clock
         self._held: dict[str, _Held] = {}
         self._take_at_s = 0.0
         self._woken = asyncio.Event()
@@ -88,9 +91,15 @@ class Reindexer:
     def wake(self) -> None:
         """Look now: a job was made, or documents were answered."""
         self._take_at_s = 0.0
+        self.answered()
+        self._woken.set()
+
+    def answered(self) -> None:
+        """Give the next turns now: documents were answered. Costs nothing while there is no job."""
         for held in self._held.values():
             held.look_at_s = 0.0
-        self._woken.set()
+        if self._held:
+            self._woken.set()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set, then give the jobs up for others to go on with. Ends by itself only with an error.
@@ -105,7 +114,7 @@ class Reindexer:
                     await self._round(stop)
                 except errors.StoreUnavailable as error:
                     log.warning("store_away", error=error.message)
-                    await self._rest(time.monotonic() + IDLE_S)
+                    await self._rest(self._clock() + IDLE_S)
                     continue
                 await self._rest(min([self._take_at_s, *(each.look_at_s for each in self._held.values())]))
         finally:
@@ -118,19 +127,19 @@ class Reindexer:
 
     async def _rest(self, until_s: float) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(until_s - time.monotonic(), 0.001)):
+            async with asyncio.timeout(max(until_s - self._clock(), 0.001)):
                 await self._woken.wait()
 
     async def _round(self, stop: asyncio.Event) -> None:
-        if time.monotonic() >= self._take_at_s and len(self._held) < HELD_MAX:
+        if self._clock() >= self._take_at_s and len(self._held) < HELD_MAX:
             await self._take()
         for held in list(self._held.values()):
-            if held.look_at_s <= time.monotonic() and not stop.is_set():
+            if held.look_at_s <= self._clock() and not stop.is_set():
                 await self._work_on(held)
 
     async def _take(self) -> None:
-        self._take_at_s = time.monotonic() + IDLE_S
-        taken_s = time.monotonic()
+        self._take_at_s = self._clock() + IDLE_S
+        taken_s = self._clock()
         job = await self._store.write(jobs.take, self._owner, self._lease_ms, list(self._assignments))
         if job is not None:
             self._held[job.id] = _Held(job, self._renewal_s(taken_s), taken_s)
@@ -139,7 +148,7 @@ class Reindexer:
 
     async def _work_on(self, held: _Held) -> None:
         """Renew the lease when it is time, write the next items, and give turns."""
-        now_s = time.monotonic()
+        now_s = self._clock()
         if now_s >= held.renew_at_s:
             if not await self._store.write(jobs.renew, held.job.id, self._owner, self._lease_ms):
                 await self._drop(held, "lost")
@@ -159,7 +168,7 @@ class Reindexer:
             return
         busy = filling or turn.cleared + turn.adopted + turn.closed > 0
         held.pause_s = SOON_S if busy else min(held.pause_s * 2, IDLE_S)
-        held.look_at_s = time.monotonic() + held.pause_s
+        held.look_at_s = self._clock() + held.pause_s
 
     async def _fill(self, held: _Held) -> bool:
         """Write the next items; False when that cannot be done and the job is over."""

@@ -61,6 +61,7 @@ class SideChain:
         on_settled: Called after each round in which documents were settled.
         grace_s: How long running calls get after a stop.
         failpoint: Kill switches for tests.
+        clock: Seconds of a monotonic clock; the event loop's own, in a simulation.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class SideChain:
         on_settled: Callable[[], None] | None = None,
         grace_s: float = 10.0,
         failpoint: Callable[[str], None] = failpoints.failpoint,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.stats = Stats()
         self._store = store
@@ -79,7 +81,8 @@ class SideChain:
         self._on_settled = on_settled
         self._grace_s = grace_s
         self._failpoint = failpoint
-        self._lanes = lanes_of(assignments, time.monotonic())
+        self._clock = clock
+        self._lanes = lanes_of(assignments, self._clock())
         self._running: dict[asyncio.Task[Verdict], tuple[Lane, Call]] = {}
         self._ended: list[endings.Ending] = []
         self._woken = asyncio.Event()
@@ -97,7 +100,7 @@ class SideChain:
 
     def wake(self) -> None:
         """Look at the queue now: something was written."""
-        now_s = time.monotonic()
+        now_s = self._clock()
         for lane in self._lanes:
             lane.look_at_s = now_s
         self._woken.set()
@@ -145,7 +148,7 @@ class SideChain:
     async def _round(self) -> None:
         await self._gather()
         self._woken.clear()  # before looking: what comes in from here on wakes the rest below
-        now_s = time.monotonic()
+        now_s = self._clock()
         if now_s >= self._check_at_s:
             await self._check_definitions(now_s)
         asking = [lane for lane in self._lanes if _worth_a_look(lane, now_s)]
@@ -161,9 +164,9 @@ class SideChain:
         if not self._ended:
             return
         await asyncio.sleep(0)  # what ends in the same pass of the event loop
-        until_s = time.monotonic() + min(LINGER_PER_EXCHANGE * self._exchange_s, LINGER_MOST_S)
+        until_s = self._clock() + min(LINGER_PER_EXCHANGE * self._exchange_s, LINGER_MOST_S)
         while 2 * len(self._running) >= self.slots > len(self._ended):
-            left_s = until_s - time.monotonic()
+            left_s = until_s - self._clock()
             if left_s <= 0:
                 return
             self._woken.clear()
@@ -196,10 +199,10 @@ class SideChain:
             return
         if answered:
             self._failpoint("chain.before_store")
-        claimed_s = time.monotonic()  # before the store's clock starts the leases
+        claimed_s = self._clock()  # before the store's clock starts the leases
         asks = [self._ask(lane, claimed_s) for lane in asking]
         exchanged = await self._store.write(endings.exchange, self._owner, answered, asks)
-        self._exchange_s = time.monotonic() - claimed_s
+        self._exchange_s = self._clock() - claimed_s
         if answered:
             self._failpoint("chain.after_store")
             self._heard(answered, exchanged.answers)
@@ -207,7 +210,7 @@ class SideChain:
             self._failpoint("chain.after_claim")
         for lane, ask, result in zip(asking, asks, exchanged.claims, strict=True):
             self._take(lane, result, claimed_s)
-            lane.look_again(result, slots=ask.slots, now_s=time.monotonic(), store_ms=exchanged.now_ms)
+            lane.look_again(result, slots=ask.slots, now_s=self._clock(), store_ms=exchanged.now_ms)
 
     def _heard(self, those: list[endings.Ending], settled: queue.Settled) -> None:
         told = {id(ending) for ending in those}
@@ -235,11 +238,11 @@ class SideChain:
             self.stats.remembered += result.remembered
             self._call_on_settled()
         for claim in result.claims:
-            if self._leaving or lane.slots(time.monotonic()) < 1:  # it was refused, or fell silent, meanwhile
+            if self._leaving or lane.slots(self._clock()) < 1:  # it was refused, or fell silent, meanwhile
                 self._ended.append(endings.Ending(lane, lane.decline(claim), Unasked(), 0.0))
                 continue
             call = lane.begin(claim, claimed_s + lane.lease_s)
-            task = asyncio.create_task(calls.ask(call), name=f"call {claim.uri} as {claim.indexed_as}")
+            task = asyncio.create_task(calls.ask(call, self._clock), name=f"call {claim.uri} as {claim.indexed_as}")
             self._running[task] = (lane, call)
             task.add_done_callback(self._call_ended)
             self.stats.calls += 1
@@ -260,7 +263,7 @@ class SideChain:
         self._end(*running, verdict)
 
     def _end(self, lane: Lane, call: Call, verdict: Verdict) -> None:
-        now_s = time.monotonic()
+        now_s = self._clock()
         settlement = lane.end(call, verdict, now_s)
         seconds = 0.0 if call.started_s is None else now_s - call.started_s
         self._ended.append(endings.Ending(lane, call, settlement, seconds))

@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 failed or refused, 2 usage (also an unknown collection, fa
 
 import asyncio
 import contextlib
+import os
 import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -30,6 +31,9 @@ def run(work: Callable[[], Coroutine[Any, Any, int | None]], *, again: str | Non
     except errors.InvalidEvent as error:
         output.error(f"refused, {error.reason}: {error.message}")
         raise typer.Exit(FAILED) from None
+    except errors.ThreadsStuck as error:
+        output.error(error.message)
+        os._exit(FAILED)  # the interpreter would wait for those threads for ever
     except errors.PipelineError as error:
         output.error(error.message)
         raise typer.Exit(FAILED) from None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from facets import errors
-from streams import kafka_clients
+from streams import faust_app, kafka_clients
 from streams.settings import KafkaSettings
 
 
@@ -136,3 +136,8 @@ def test_delivery_rests_on_these_arguments():
     assert (producer["acks"], producer["enable_idempotence"]) == ("all", True)
     assert producer["max_request_size"] == kafka_clients.RECORD_BYTES_MAX
     assert (consumer["isolation_level"], consumer["enable_auto_commit"]) == ("read_committed", False)
+
+
+def test_a_dead_workers_partitions_are_free_soon_enough() -> None:
+    """What a killed worker holds is given to others early enough for work to go on within 15 s of the kill."""
+    assert faust_app.HEARTBEAT_S * 3 <= faust_app.SESSION_S <= 10
