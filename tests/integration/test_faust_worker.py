@@ -328,7 +328,7 @@ async def test_a_worker_without_a_broker_stops_when_told(topic_prefix: str, stor
         started = time.monotonic()
 
     assert "127.0.0.1" in said
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 @pytest.mark.slow
