@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from facets import documents, errors, tokens
 from facets.definitions import Definition, Definitions
 from facets.documents import Document, EventReason, Status
-from facets.selection import Selection
+from facets.selection import selection_of
 from storage import definitions as definitions_
 from storage import documents as documents_
 from storage import events, outcomes
@@ -246,7 +246,9 @@ class Pipeline:
         for name in ("sort", "counts"):
             if isinstance(options.get(name), str):
                 options[name] = tuple(part.strip() for part in options[name].split(",") if part.strip())
-        return await self.follower(collection).search(Selection(collection=collection, facets=chosen, **options))
+        return await self.follower(collection).search(
+            selection_of({**options, "collection": collection, "facets": chosen})
+        )
 
     def follower(self, collection: str) -> Follower:
         """Return what keeps a collection's view."""
