@@ -1,0 +1,40 @@
+"""Two generations of the same two collections: one asks a question more, so their fingerprints differ."""
+
+import functools
+from typing import Any
+
+from facets.collections import define_collection
+from facets.definitions import Definition, definition_of
+from facets.questions import boolean, choice
+
+IDENTITY = {"kind": "sim", "model": "sim-1", "parameters": {}, "version": "1", "validator": "1"}
+COLLECTIONS = (("tickets", "tickets/*", False), ("notes", "notes/*", True))
+
+
+@functools.cache
+def definition_sets() -> tuple[tuple[Definition, ...], tuple[Definition, ...]]:
+    """Return the definitions of the first and of the second generation."""
+    topic = choice(ask="About?", options={"billing": "Money", "outage": "Down", "other": "Else"})
+    first: dict[str, Any] = {"topic": topic}
+    second: dict[str, Any] = {"topic": topic, "urgent": boolean(ask="Today?")}
+    return _made(first), _made(second)
+
+
+def _made(questions: dict[str, Any]) -> tuple[Definition, ...]:
+    return tuple(
+        definition_of(
+            define_collection(
+                name=name,
+                pattern=pattern,
+                evaluator=f"for_{name}",
+                scoped=scoped,
+                questions=questions,
+                state={"n": "integer"},
+            ),
+            evaluator_name=f"for_{name}",
+            kind="sim",
+            model="sim-1",
+            identity=IDENTITY,
+        )
+        for name, pattern, scoped in COLLECTIONS
+    )
