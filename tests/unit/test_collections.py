@@ -125,7 +125,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"questions": {"topic-1": TOPIC}}, "question 'topic-1': a name is a small letter"),
     ({"questions": {7: TOPIC}}, "question 7: a name is a small letter"),
     ({"questions": {"group": TOPIC}}, "question 'group': 'group' is a reserved word of DuckDB"),
-    *[({"questions": {name: TOPIC}}, f"question '{name}': the id is reserved") for name in names.QUESTION_RESERVED],
+    *[
+        ({"questions": {name: TOPIC}}, f"question '{name}': the id is reserved")
+        for name in sorted(names.QUESTION_RESERVED)
+    ],
     ({"questions": {"doc_topic": TOPIC}}, "question 'doc_topic': an id must not start with 'doc_' or 'state_'"),
     ({"questions": {"state_topic": TOPIC}}, "question 'state_topic': an id must not start with 'doc_' or 'state_'"),
     *[
