@@ -79,7 +79,7 @@ class Batch:
     """All that one partition of a log holds in [`start`, `end`): offsets without an event are passed.
 
     `offsets` gives each event's own offset in this log. `last_timestamp_ms` and `last_hash` are those of the last
-    record in it, by which a log that was made anew is recognised; None where `end - 1` holds no record.
+    record below `end`, by which a log that was made anew is recognised; None where it is not known.
     """
 
     topic: str

@@ -36,7 +36,7 @@ class PositionGap(errors.PipelineError):
 
 @dataclass(frozen=True, slots=True)
 class PositionState:
-    """Where a partition stands; timestamp and hash are of the record at `next_offset - 1`, None where none was seen."""
+    """Where a partition stands; timestamp and hash are of the last record below it, None where none was seen."""
 
     incarnation: int
     next_offset: int

@@ -36,6 +36,8 @@ IDLE_S = 10.0
 """How long an owned partition may stand still before the log is asked whether it really does."""
 QUIET_S = 5.0
 """A record after a pause this long is checked against the log first: a topic can be made anew meanwhile."""
+LOOK_BACK = (1, 16, 256)
+"""Offsets looked at, in turn, for the last record below the position: markers of transactions may stand above it."""
 RETRY_FIRST_S = 0.1
 RETRY_MOST_S = 5.0
 
@@ -184,8 +186,9 @@ class WriteWorker:
             if found.end <= state.next_offset:
                 raise errors.BrokerUnavailable(f"{self._topic}/{partition} gave nothing from {state.next_offset} on")
             self.stats.reread += len(found.records)
-            await self._apply([self._batch(partition, state, found.records, found.end)])
-            state = positions.moved(state, found.end, None, None)
+            batch = self._batch(partition, state, found.records, found.end)
+            await self._apply([batch])
+            state = positions.moved(state, found.end, batch.last_timestamp_ms, batch.last_hash)
             if until is None or partition in self._restarts:
                 self._restarts[partition] = state.next_offset
 
@@ -219,11 +222,23 @@ class WriteWorker:
             return True
         if state.next_offset <= first:  # nothing below it is there to compare with
             return False
-        below = state.next_offset - 1
-        found = await self._log.read(partition, below, state.next_offset, records_max=1)
-        if found.end <= below:
-            raise errors.BrokerUnavailable(f"{self._topic}/{partition} gave nothing at {below}")
-        return _mark(found.records) != (state.last_timestamp_ms, state.last_hash)
+        found = await self._last_below(partition, state, first)
+        if not found:  # nothing but markers there: nothing could be lost
+            return False
+        if state.last_hash is None and found[0].offset != state.next_offset - 1:
+            return False
+        return _mark(found) != (state.last_timestamp_ms, state.last_hash)
+
+    async def _last_below(self, partition: int, state: PositionState, first: int) -> Sequence[LogRecord]:
+        """Return the last record below the position, none when the offsets near it hold none."""
+        for width in LOOK_BACK:
+            start = max(first, state.next_offset - width)
+            found = await self._log.read(partition, start, state.next_offset, records_max=width)
+            if found.end < state.next_offset:
+                raise errors.BrokerUnavailable(f"{self._topic}/{partition} gave nothing at {found.end}")
+            if found.records or start == first:
+                return found.records[-1:]
+        return ()
 
     def _batch(self, partition: int, state: PositionState, records: Sequence[LogRecord], end: int) -> Batch:
         judged = [
@@ -232,7 +247,8 @@ class WriteWorker:
             )
             for record in records
         ]
-        stamp, mark = _mark([record for record in records[-1:] if record.offset == end - 1])
+        # Markers tell no log from another: the mark stays that of the last record.
+        stamp, mark = _mark(records[-1:]) if records else (state.last_timestamp_ms, state.last_hash)
         return Batch(
             topic=self._topic,
             incarnation=state.incarnation,

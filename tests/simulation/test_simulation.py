@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 import sim_runs
-from sim_plan import plan
+from sim_plan import Op, plan
 from sim_world import simulate
 
 CHUNKS = 10
@@ -72,3 +72,19 @@ def test_plans_contain_every_kind_of_fault():
     kinds = {op.kind for seed in range(sim_runs.SEEDS) for op in plan(seed)}
 
     assert len(kinds) >= 25
+
+
+def test_a_log_that_is_made_anew_is_recognised_although_it_ends_with_a_marker():
+    """Markers of transactions tell no log from another: the record below them does."""
+    place = ("tickets/a", 0, 0, 1)
+    ops = [
+        Op(2.0, "write", ("tickets/a", "money", None)),
+        Op(2.5, "marker", place),
+        Op(17.5, "remake", place),
+        Op(23.6, "write", ("tickets/c", "down", None)),
+        Op(23.61, "marker", place),
+    ]
+
+    result = simulate(7, ops)
+
+    assert result.failure is None
