@@ -62,6 +62,7 @@ async def test_redelivered_bytes_cause_no_call_and_no_change(case: Case):
 
     assert after == before
     assert letter is not None
+    assert await case.letters(*good) == [None] * 3
     assert sum(case.calls(f"t{number}") for number in range(3)) == 1  # equal bodies, one call
 
 
