@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import aiokafka
 import kafka_topics
 import pytest
+from polling import eventually
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.records_to_delete import RecordsToDelete
 
@@ -127,8 +128,12 @@ async def test_an_open_transaction_is_not_readable(settings: KafkaSettings, log:
     await producer.commit_transaction()
     await producer.stop()
 
+    async def readable() -> bool:
+        """Say whether the commit's marker, which the broker writes after it has answered, is there."""
+        return await log.bounds(0) == (0, 3)
+
     assert while_open == (0, 1)
-    assert await log.bounds(0) == (0, 3)
+    assert await eventually(readable)
 
 
 async def test_what_the_log_no_longer_has_reads_as_nothing_seen(settings: KafkaSettings, log: log_reader.KafkaLog):

@@ -258,7 +258,7 @@ async def test_a_job_stays_with_a_process_that_lives(store: engine.Store):
     await indexed(store, 4)
     held, watched = Held("outage"), chains.Watched(store)
     job_id = await job_of(store, "force")
-    async with chains.reindexing(watched, FakeEvaluator(held), lease_s=0.9):
+    async with chains.reindexing(watched, FakeEvaluator(held), lease_s=3.0):
 
         async def leased() -> int:
             """Return when the lease ends, 0 without one."""
@@ -268,7 +268,7 @@ async def test_a_job_stays_with_a_process_that_lives(store: engine.Store):
 
         async def renewed() -> bool:
             """Say whether it ends later than a single lease would."""
-            return await leased() > first_ms + 900
+            return await leased() > first_ms + 3_000
 
         await eventually(renewed)
         held.release()
