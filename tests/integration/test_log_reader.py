@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import aiokafka
 import kafka_topics
 import pytest
-from polling import eventually
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.records_to_delete import RecordsToDelete
+from polling import eventually
 
 from facets import errors
 from storage.events import Raw
