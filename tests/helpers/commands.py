@@ -5,7 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,11 @@ ROOT = Path(__file__).resolve().parents[2]
 HELPERS = Path(__file__).resolve().parent
 COMMAND = (sys.executable, "-c", "from streams.cli.main import main; main()")
 LIMIT_S = 90.0
+_MEASURING = (
+    "import resource, subprocess, sys; code = subprocess.call(sys.argv[1:]);"
+    " print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr); sys.exit(code)"
+)
+"""A small parent: a process counts the memory of the one that it was forked from as its own."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,24 @@ class Place:
         usual = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         given = environment({**self.settings, **(settings or {})})
         return subprocess.Popen([*COMMAND, *map(str, words)], cwd=self.folder, env=given, **{**usual, **options})
+
+    def feed(self, lines: Iterable[bytes], *words: str | Path) -> tuple[Any, float]:
+        """Run a command on lines that are made as it reads them; return its JSON and its peak memory in megabytes."""
+        command = [sys.executable, "-c", _MEASURING, *COMMAND, *map(str, words)]
+        given = environment(self.settings)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with (
+            subprocess.Popen(command, cwd=self.folder, env=given, **pipes) as process,
+            ThreadPoolExecutor(2) as reading,
+        ):
+            out, err = reading.submit(process.stdout.read), reading.submit(process.stderr.read)
+            for line in lines:
+                process.stdin.write(line)
+            process.stdin.close()
+            said = err.result().decode()
+        assert process.returncode == 0, said
+        unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
+        return json.loads(out.result()), int(said.splitlines()[-1]) / unit
 
     def run(self, *words: str | Path, stdin: str | None = None, settings: Mapping[str, str] | None = None) -> Ended:
         """Run a command to its end."""
