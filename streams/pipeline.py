@@ -208,6 +208,8 @@ class Pipeline:
         else:
             reply.update(_shown(document))
         version = max(outcome.version, int(reply["version"]))
+        if reply["status"] == Status.DELETED.value:
+            reply = {name: reply[name] for name in ("uri", "version", "indexed_as", "status")}
         return {**reply, "token": tokens.encode(tokens.WriteToken(self.store.store_id, uri, version))}
 
     async def _settled(self, uri: str, indexed_as: int, wait: Wait, ends: float) -> Document | None:
