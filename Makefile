@@ -3,6 +3,8 @@
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null && echo $$p && break; done)
 BIN = .venv/bin
+# Tests start hundreds of processes: without cached bytecode each of them compiles the product first.
+unexport PYTHONDONTWRITEBYTECODE
 LOCK = UV_SYSTEM_CERTS=true $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml
 
