@@ -98,7 +98,9 @@ def project(folder: Path) -> None:
 def files(folder: Path) -> None:
     """Put the files into a folder that examples import."""
     sample = resources.files("streams").joinpath("samples", "tickets.ndjson").read_text(encoding="utf-8")
-    (folder / "tickets.ndjson").write_text("".join(sample.splitlines(keepends=True)[:8]), encoding="utf-8")
+    for path in (folder / "tickets.ndjson", folder / "streams" / "samples" / "tickets.ndjson"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(sample.splitlines(keepends=True)[:8]), encoding="utf-8")
     (folder / "tickets.csv").write_text(
         "id,text,title,priority,source\nt9,I cannot sign in,Login,2,mail\nt11,Where is my parcel?,Parcel,,phone\n",
         encoding="utf-8",
