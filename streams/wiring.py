@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from facets import errors
 from storage import definitions, opening
-from storage.engine import Store
+from storage.engine import Clock, Store, no_shift
 from streams import project as project_
 from streams.classifying import assignments, classifying
 from streams.local import SOURCE as LOCAL_SOURCE
@@ -18,7 +18,9 @@ CLI_SOURCE = "facetline/cli"
 
 
 @asynccontextmanager
-async def open_pipeline(settings: Settings, *, classify: bool = False, writes: bool = True) -> AsyncIterator[Pipeline]:
+async def open_pipeline(
+    settings: Settings, *, classify: bool = False, writes: bool = True, clock_shift: Clock = no_shift
+) -> AsyncIterator[Pipeline]:
     """Open the pipeline of the runtime in force; close everything in order at the end.
 
     `writes` False: for reading alone, so a missing configuration file is no error, and a missing store is one.
@@ -31,7 +33,7 @@ async def open_pipeline(settings: Settings, *, classify: bool = False, writes: b
         StoreUnavailable, StoreMismatch, BrokerUnavailable: what is needed is not there.
     """
     project = _project(settings, needed=writes)
-    async with open_store(settings, create=writes) as store:
+    async with open_store(settings, create=writes, clock_shift=clock_shift) as store:
         writer = await _writer(settings, store)
         source = LOCAL_SOURCE if isinstance(writer, LocalWriter) else CLI_SOURCE
         pipeline = Pipeline(store, writer, settings, project, source)
@@ -53,7 +55,7 @@ async def open_pipeline(settings: Settings, *, classify: bool = False, writes: b
 
 
 @asynccontextmanager
-async def open_store(settings: Settings, *, create: bool = True) -> AsyncIterator[Store]:
+async def open_store(settings: Settings, *, create: bool = True, clock_shift: Clock = no_shift) -> AsyncIterator[Store]:
     """Open the store of record that the settings name; `create` False refuses to make a new local one.
 
     Raises:
@@ -70,7 +72,7 @@ async def open_store(settings: Settings, *, create: bool = True) -> AsyncIterato
             settings.data_folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise errors.StoreUnavailable(f"the data folder {settings.data_folder} cannot be made: {error}") from error
-    store = await opening.open_store(settings.store)
+    store = await opening.open_store(settings.store, clock_shift=clock_shift)
     try:
         yield store
     finally:

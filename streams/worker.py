@@ -15,7 +15,7 @@ import structlog
 
 from facets import errors
 from storage import definitions
-from storage.engine import Store
+from storage.engine import Clock, Store, no_shift
 from streams import project as project_
 from streams import topics, wiring
 from streams.classifying import assignments, classifying, owner_name
@@ -33,8 +33,8 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
-async def run_worker(settings: Settings) -> None:
-    """Work until a signal comes.
+async def run_worker(settings: Settings, *, clock_shift: Clock = no_shift) -> None:
+    """Work until a signal comes; `clock_shift` lets tests shift the store's clock.
 
     Raises:
         InvalidSettings, InvalidDefinition, InvalidTopics, StoreMismatch: what a person must mend first.
@@ -46,7 +46,7 @@ async def run_worker(settings: Settings) -> None:
             async with contextlib.AsyncExitStack() as opened:
 
                 async def store_opened() -> Store:
-                    return await opened.enter_async_context(wiring.open_store(settings))
+                    return await opened.enter_async_context(wiring.open_store(settings, clock_shift=clock_shift))
 
                 store = await _when_there(store_opened, stop)
                 if store is not None:
