@@ -24,7 +24,7 @@ from aiokafka.errors import (
 
 from facets import errors
 from facets.documents import EventReason
-from streams import kafka_clients
+from streams import broker_probe, kafka_clients
 from streams.events import Message
 from streams.settings import KafkaSettings
 
@@ -82,7 +82,7 @@ class Producer:
             async with asyncio.timeout(self._deadline_s):
                 await self._connected()
         except (KafkaError, OSError, TimeoutError) as error:
-            raise self._unavailable(error) from error
+            raise self._unavailable(error, found=await broker_probe.why_unreachable(self._settings)) from error
 
     async def stop(self) -> None:
         """Close the connection, after what was sent is acknowledged or a few seconds have passed."""
@@ -130,7 +130,8 @@ class Producer:
         except (KafkaError, OSError, TimeoutError) as error:
             if isinstance(error, KafkaError) and not error.retriable:
                 self._replace()
-            raise self._unavailable(error, topic) from error
+            found = "" if self._client else await broker_probe.why_unreachable(self._settings)
+            raise self._unavailable(error, topic, found) from error
 
     async def _judge(self, failure: BaseException, deadline: int) -> None:
         """Raise when the broker refused the record for good; else wait until it can no longer count."""
@@ -187,8 +188,8 @@ class Producer:
     def _now_ms(self) -> int:
         return round(self._clock() * 1000)
 
-    def _unavailable(self, error: BaseException, topic: str | None = None) -> errors.BrokerUnavailable:
-        said = str(error) or f"no answer within {self._deadline_s:g} s"
+    def _unavailable(self, error: BaseException, topic: str | None = None, found: str = "") -> errors.BrokerUnavailable:
+        said = found or str(error) or f"no answer within {self._deadline_s:g} s"
         about = f" about topic {topic}" if topic else ""
         return errors.BrokerUnavailable(
             f"Kafka at {self._settings.bootstrap_servers} does not answer{about}, nothing was written: {said}"

@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 from facets import errors
 from storage import positions
 from storage.engine import Store
-from streams import kafka_clients
+from streams import broker_probe, kafka_clients
 from streams.settings import KafkaSettings
 
 WAIT_S = 10.0
@@ -152,7 +152,8 @@ async def _admin(settings: KafkaSettings, wait_s: float) -> AsyncIterator[AIOKaf
             await admin.start()
             yield admin
     except (KafkaError, OSError, TimeoutError) as error:
-        said = f": {error}" if str(error) else f" within {wait_s:g} s"
+        found = await broker_probe.why_unreachable(settings) or str(error)
+        said = f": {found}" if found else f" within {wait_s:g} s"
         raise errors.BrokerUnavailable(f"Kafka at {settings.bootstrap_servers} does not answer{said}") from error
     finally:
         await admin.close()
