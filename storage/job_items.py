@@ -60,15 +60,18 @@ def write_next(
 
     A document that was cleared after the job was made is not an item: it has been, or is being, asked about since.
     """
+    last: str | None
     still = sa.and_(wanted(job.request, active, by_uri=uris is not None), _D.cleared_ms <= job.created_ms)
     if uris is not None:
         given = sorted(uri for uri in uris if uri > (job.filled_to or ""))[:limit]
         rows = [{"uri": uri} for uri in given]
         listed = batches.table(tx, "listed", {"uri": "text"}, rows)
-        return _insert(tx, job.id, sa.and_(still, _D.uri == listed.c.uri)), given[-1] if given else None
+        # Looked up before somebody else went on with the job: says nothing about what comes after `filled_to`.
+        last = job.filled_to if uris else None
+        return _insert(tx, job.id, sa.and_(still, _D.uri == listed.c.uri)), given[-1] if given else last
     after = _after(job)
     page = sa.select(_D.uri).where(_in_collection(job.request), after).order_by(_D.scope, _D.uri)
-    last: str | None = tx.execute(page.limit(1).offset(limit - 1)).scalar_one_or_none()
+    last = tx.execute(page.limit(1).offset(limit - 1)).scalar_one_or_none()
     if last is None:
         return _insert(tx, job.id, sa.and_(still, after)), None
     up_to = sa.tuple_(_D.scope, _D.uri) <= sa.tuple_(sa.literal(_scope_of(last)), sa.literal(last))

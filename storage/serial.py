@@ -75,6 +75,7 @@ def record(row: sa.Row[Any]) -> Record:
             partition=row.log_partition,
             offset=row.log_offset,
         ),
+        traceparent=row.traceparent,
     )
 
 

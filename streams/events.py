@@ -25,6 +25,10 @@ ORIGIN_HEADER = "facetline_origin"
 ERROR_HEADER = "__facetline.errors."
 DEADLINE_HEADER = "ce_deadline"
 ID_BYTES_MAX = 512
+PLACE_DIGITS_MAX = 19
+"""Digits of the largest offset."""
+TRACEPARENT_CHARS_MAX = 128
+"""Twice what W3C's version 00 has."""
 DATA_KEYS = {"body", "state"}
 
 Header = tuple[str, bytes]
@@ -227,12 +231,12 @@ def _read(reading: _Reading, definitions: Definitions) -> events.Content:
     if max(len(reading.source.encode()), len(reading.id.encode())) > ID_BYTES_MAX:
         reading.source, reading.id = _identity(reading.position)
         _reject(EventReason.TOO_LARGE, f"ce_id and ce_source take at most {ID_BYTES_MAX} bytes each")
-    reading.traceparent = headers.get("traceparent")
+    reading.traceparent = _traceparent(headers)
     definition = _locate(reading, definitions)
-    _check_deadline(reading, headers)
     kind = _kind(headers, reading.raw.value)
     data = {} if kind == DELETED else _data(reading.raw.value)
     reading.digest = _digest(reading.uri or "", kind, data)
+    _check_deadline(reading, headers)  # after the digest: by it the writer of a late event asks what became of it
     if kind == DELETED:
         return events.Content(body=None, body_hash=None, blank=False, state=None, deleted=True, unless_equal=False)
     return _content(definition, data, unless_equal=headers.get("ce_unlessequal") == "true")
@@ -255,14 +259,25 @@ def _headers(raw: Iterable[Header]) -> dict[str, str]:
     return found
 
 
+def _traceparent(headers: dict[str, str]) -> str | None:
+    """Return the trace that an event belongs to; what is too long for one is nobody's, and rejects no event."""
+    text = headers.get("traceparent", "")
+    return text if 0 < len(text) <= TRACEPARENT_CHARS_MAX else None
+
+
 def _take_origin(reading: _Reading, headers: dict[str, str]) -> None:
     if ORIGIN_HEADER not in headers:
         return
     topic, *numbers = headers[ORIGIN_HEADER].split("/")
-    if len(numbers) != 3 or not all(number.isascii() and number.isdigit() for number in numbers):  # noqa: PLR2004
+    if len(numbers) != 3 or not all(map(_is_place, numbers)):  # noqa: PLR2004
         _reject(EventReason.UNKNOWN_TYPE, f"header {ORIGIN_HEADER} is not topic/incarnation/partition/offset")
     reading.position = events.Position(topic, *(int(number) for number in numbers))
     reading.redriven = True
+
+
+def _is_place(number: str) -> bool:
+    """Say whether it is a number that an offset can be; Python itself refuses to read one of thousands of digits."""
+    return number.isascii() and number.isdigit() and len(number) <= PLACE_DIGITS_MAX and int(number) < 2**63
 
 
 def _locate(reading: _Reading, definitions: Definitions) -> Definition:
@@ -285,7 +300,9 @@ def _check_deadline(reading: _Reading, headers: dict[str, str]) -> None:
     try:
         deadline = datetime.fromisoformat(headers[DEADLINE_HEADER])
     except ValueError:
-        _reject(EventReason.UNKNOWN_TYPE, f"header {DEADLINE_HEADER} is not an RFC 3339 time")
+        deadline = datetime.min  # noqa: DTZ901 (a time without an offset is refused just below)
+    if deadline.tzinfo is None:
+        _reject(EventReason.UNKNOWN_TYPE, f"header {DEADLINE_HEADER} is not an RFC 3339 time with its offset")
     late_ms = reading.raw.timestamp_ms - round(deadline.timestamp() * 1000)
     if late_ms > 0:
         _reject(EventReason.EXPIRED, f"appended to the log {late_ms} ms after its deadline; write it again")
@@ -375,7 +392,10 @@ def _checked_state(state: Any, definition: Definition) -> str:
 
 def _digest(uri: str, kind: str, data: dict[str, Any]) -> str:
     """Return the hash of what an event says; equal ids with another digest are a reused id."""
-    canonical = json.dumps([uri, kind, data], sort_keys=True, separators=(",", ":"))
+    try:
+        canonical = json.dumps([uri, kind, data], sort_keys=True, separators=(",", ":"))
+    except RecursionError:  # one level deeper than what could be read
+        _reject(EventReason.NOT_JSON, "the value is nested too deeply")
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 

@@ -1,6 +1,7 @@
 """The feed: numbered in commit order, complete from anywhere. Each once on SQLite and on PostgreSQL."""
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator
 
 import pytest
@@ -8,7 +9,9 @@ import sqlalchemy as sa
 import stored
 
 from facets.documents import Record
-from storage import engine, feed
+from storage import engine, feed, writes
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 @pytest.fixture
@@ -49,7 +52,8 @@ class Tail:
 
 async def test_record_carries_everything_but_the_body(store: engine.Store):
     """A record says what its document's row says, with the event that its content came from."""
-    await store.write(stored.write, {"notes/a": "text"})
+    traced = dataclasses.replace(stored.written("notes/a", "text"), traceparent=TRACE)
+    await store.write(writes.append, stored.TOPIC, [traced])
     await store.write(stored.answer_all, (await store.write(stored.claimed)).claims, "outage")
 
     numbered = await store.write(feed.number)
@@ -63,6 +67,7 @@ async def test_record_carries_everything_but_the_body(store: engine.Store):
     assert record.evaluation.fingerprint == record.fingerprint == stored.FIRST
     assert record.source_event is not None
     assert (record.source_event.id, record.source_event.offset) == (row["event_id"], row["log_offset"])
+    assert record.traceparent == TRACE
     assert not hasattr(record, "body")
 
 

@@ -140,6 +140,20 @@ async def test_items_of_a_filter_are_those_given(store: engine.Store, clock: sto
     assert set(await states(store)) == {"notes/1", "notes/4"}
 
 
+async def test_late_page_of_a_filter_does_not_end_the_filling(store: engine.Store, clock: stored.Clock):
+    """Uris found before another process went on with the job leave it where that process got to."""
+    await indexed(store, {f"notes/{n}": f"{n}" for n in range(6)})
+    clock.shift_ms += 1_000
+    await store.write(jobs.create, "j1", FORCE)
+    found_early = ["notes/0", "notes/1"]
+    await store.write(jobs.fill, "j1", 2, found_early)
+    taken_over = await store.write(jobs.fill, "j1", 2, ["notes/2", "notes/3"])
+
+    late = await store.write(jobs.fill, "j1", 2, found_early)
+
+    assert late.filled_to == taken_over.filled_to == "notes/3"
+
+
 async def test_document_written_after_the_job_is_no_item(store: engine.Store, clock: stored.Clock):
     """What is written between making the job and writing its items is asked about anyway."""
     await indexed(store, {"notes/a": "1", "notes/b": "2"})

@@ -2,6 +2,8 @@
 
 import json
 import string
+import sys
+from datetime import date, datetime
 
 import builders
 from hypothesis import given
@@ -13,8 +15,13 @@ from streams import events
 TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=200)
 IDS = st.text(string.ascii_letters + string.digits + "-", min_size=1, max_size=40)
 STATES = st.fixed_dictionaries({}, optional={"title": TEXT, "priority": st.integers(-(2**63), 2**63 - 1)})
+NUMBERS = st.integers(min_value=0).map(str) | st.integers(4_000, 6_000).map(lambda digits: "9" * digits)
+ORIGINS = st.tuples(st.just("t"), NUMBERS, NUMBERS, NUMBERS).map("/".join)
+MOMENTS = st.datetimes(timezones=st.none() | st.timezones()).map(datetime.isoformat) | st.dates().map(date.isoformat)
 HEADERS = st.lists(
-    st.tuples(st.sampled_from(["ce_id", "ce_type", "ce_source", "x", events.ORIGIN_HEADER]), st.binary(max_size=30)),
+    st.tuples(st.sampled_from(["ce_id", "ce_type", "ce_source", "x", events.ORIGIN_HEADER]), st.binary(max_size=30))
+    | st.tuples(st.just(events.ORIGIN_HEADER), ORIGINS.map(str.encode))
+    | st.tuples(st.just(events.DEADLINE_HEADER), MOMENTS.map(str.encode)),
     max_size=4,
 )
 DEFINITIONS = builders.definitions()
@@ -53,3 +60,17 @@ def test_no_record_makes_decoding_raise(
     assert (event.content is None) == (event.reason is not None)
     assert event.raw is raw
     assert event.digest
+
+
+def test_no_nesting_makes_decoding_raise() -> None:
+    """However deep a value is nested, around the depth at which Python gives up above all, it is one rejection."""
+    reasons = {
+        events.decode(
+            builders.raw(value='{"state":{"title":' + "[" * depth + "]" * depth + "}}"),
+            builders.position(),
+            DEFINITIONS,
+        ).reason
+        for depth in range(1, sys.getrecursionlimit() + 50)
+    }
+
+    assert reasons == {"invalid_state", "not_json"}

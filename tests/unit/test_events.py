@@ -67,7 +67,10 @@ def test_cloud_event_headers_name_the_event() -> None:
         (builders.raw(key="orders/1"), "unknown_collection", "tickets/*"),
         (builders.raw(key="@alice/tickets/1"), "unknown_collection", "scope"),
         (builders.raw(headers={events.ORIGIN_HEADER: "documents/1/x/2"}), "unknown_type", "topic/incarnation"),
+        (builders.raw(headers={events.ORIGIN_HEADER: "t/1/0/" + "9" * 5_000}), "unknown_type", "topic/incarnation"),
+        (builders.raw(headers={events.ORIGIN_HEADER: f"t/1/0/{2**63}"}), "unknown_type", "topic/incarnation"),
         (builders.raw(headers={events.DEADLINE_HEADER: "soon"}, timestamp_ms=NOW_MS), "unknown_type", "RFC 3339"),
+        (builders.raw(headers={events.DEADLINE_HEADER: "0001-01-01"}, timestamp_ms=NOW_MS), "unknown_type", "offset"),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 30 else "",
 )
@@ -109,6 +112,26 @@ def test_deadline_is_judged_by_the_logs_clock(late_ms: int, reason: str | None) 
     event = decode(judged.Raw(message.key, message.value, message.headers, NOW_MS + late_ms))
 
     assert event.reason == reason
+
+
+def test_late_event_is_asked_after_by_the_digest_of_its_writer() -> None:
+    """Whoever sent it polls with the digest from before; a rejection under another one would never be found."""
+    message = events.encode_write("tickets/t1", body="x", state=None, source="s", event_id="1", deadline_ms=NOW_MS)
+
+    sent = decode(judged.Raw(message.key, message.value, message.headers, None))
+    late = decode(judged.Raw(message.key, message.value, message.headers, NOW_MS + 1))
+
+    assert (late.reason, late.digest) == ("expired", sent.digest)
+
+
+def test_trace_that_is_too_long_is_left_out() -> None:
+    """A trace goes with the event; what is no trace costs the store nothing and the writer nothing."""
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+    kept = decode(builders.raw(headers={"traceparent": trace}))
+    left_out = decode(builders.raw(headers={"traceparent": "0" * 100_000}))
+
+    assert (kept.traceparent, left_out.traceparent, left_out.reason) == (trace, None, None)
 
 
 def test_blank_body_is_said_to_be_blank() -> None:
