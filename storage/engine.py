@@ -103,8 +103,8 @@ class Store:
         """Run `function` in one transaction and commit.
 
         Raises:
-            StoreUnavailable: the store was busy or away until the deadline. Nothing was changed, unless the connection
-                broke during the commit.
+            StoreUnavailable: the store was busy or away until the deadline, or its disk is full. Nothing was changed,
+                unless the connection broke during the commit.
         """
         work = functools.partial(self._write_now, function, *args, **kwargs)
         if self._writing is None:
@@ -151,6 +151,8 @@ class Store:
             try:
                 return once()
             except exc.DBAPIError as error:
+                if needs_room(error):
+                    raise errors.StoreUnavailable(f"the store cannot be written: {error.orig}") from error
                 if not is_passing(error):
                     raise
                 if time.monotonic() + pause_s > deadline:
@@ -172,6 +174,14 @@ def is_passing(error: exc.DBAPIError) -> bool:
         return isinstance(error, exc.OperationalError)
     # 08 connection, 40 serialization and deadlock, 53 no resources, 55P03 lock timeout, 57P0x the server stops
     return state[:2] in {"08", "40", "53"} or state in {"55P03", "57P01", "57P02", "57P03"}
+
+
+def needs_room(error: exc.DBAPIError) -> bool:
+    """Say whether SQLite's disk is full or fails: somebody has to mend that, and then the same statement passes."""
+    original = error.orig
+    if not isinstance(original, sqlite3.OperationalError):
+        return False
+    return (getattr(original, "sqlite_errorcode", 0) & 0xFF) in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}
 
 
 def is_race(error: Exception) -> bool:
