@@ -93,33 +93,46 @@ def take_over(tx: engine.Tx, collections: Iterable[str]) -> int:
 
 def next_event_ms(tx: engine.Tx, collections: Sequence[str]) -> int | None:
     """Return when the next retry is due or the next lease runs out, None when nothing is waited for."""
-    moments = [_earliest(tx, collection, lane) for collection in collections for lane in LANES]
-    leases = sa.select(sa.func.min(_C.lease_until_ms)).where(_LEASED, PENDING, _COLLECTION.in_(collections))
-    moments.append(tx.execute(leases).scalar_one())
+    moments = [
+        tx.execute(_finding_earliest(), {"collection": collection, "lane": lane, "now": tx.now_ms}).scalar_one_or_none()
+        for collection in collections
+        for lane in LANES
+    ]
+    moments.append(tx.execute(_finding_next_lease(), {"collections": list(collections)}).scalar_one())
     return min((moment for moment in moments if moment is not None), default=None)
 
 
 def any_due(tx: engine.Tx, collection: str, lane: int, *, without: Collection[tuple[str, str]]) -> bool:
     """Say whether `due` would find something if nobody had a lock."""
-    query = sa.select(_C.uri).where(_FREE, _C.collection == collection, _C.lane == lane, _C.due_ms <= tx.now_ms)
+    given: dict[str, Any] = {"collection": collection, "lane": lane, "now": tx.now_ms}
     if without:
-        query = query.where(sa.tuple_(_C.scope, _C.body_hash).not_in(sorted(without)))
-    return tx.execute(query.limit(1)).first() is not None
+        given["without"] = sorted(without)
+    return tx.execute(_finding_any_due(bool(without)), given).first() is not None
+
+
+# The queries of every claim, each built once: that takes ten times as long as running it.
 
 
 @functools.cache
 def _finding_due(dialect: engine.Dialect, without: bool) -> sa.Select[Any]:
-    """The query of every claim, built once: that takes ten times as long as running it."""
-    place = sa.and_(_C.collection == sa.bindparam("collection"), _C.lane == sa.bindparam("lane"))
-    query = (
-        sa.select(*_COLUMNS)
-        .where(_FREE, place, _C.due_ms <= sa.bindparam("now"))
-        .order_by(_C.due_ms, _C.uri)
-        .limit(sa.bindparam("most"))
-    )
+    query = _among_due(sa.select(*_COLUMNS), without).order_by(_C.due_ms, _C.uri).limit(sa.bindparam("most"))
+    return engine.lock_rows(dialect, query, skip_locked=True)
+
+
+@functools.cache
+def _finding_any_due(without: bool) -> sa.Select[Any]:
+    return _among_due(sa.select(_C.uri), without).limit(1)
+
+
+def _among_due(query: sa.Select[Any], without: bool) -> sa.Select[Any]:
+    query = query.where(*_free_in_lane(), _C.due_ms <= sa.bindparam("now"))
     if without:
         query = query.where(sa.tuple_(_C.scope, _C.body_hash).not_in(sa.bindparam("without", expanding=True)))
-    return engine.lock_rows(dialect, query, skip_locked=True)
+    return query
+
+
+def _free_in_lane() -> tuple[sa.ColumnElement[bool], ...]:
+    return _FREE, _C.collection == sa.bindparam("collection"), _C.lane == sa.bindparam("lane")
 
 
 @functools.cache
@@ -134,6 +147,13 @@ def _finding_expired(dialect: engine.Dialect) -> sa.Select[Any]:
     return engine.lock_rows(dialect, query, skip_locked=True)
 
 
-def _earliest(tx: engine.Tx, collection: str, lane: int) -> Any:
-    later = sa.select(_C.due_ms).where(_FREE, _C.collection == collection, _C.lane == lane, _C.due_ms > tx.now_ms)
-    return tx.execute(later.order_by(_C.due_ms).limit(1)).scalar_one_or_none()
+@functools.cache
+def _finding_earliest() -> sa.Select[Any]:
+    later = sa.select(_C.due_ms).where(*_free_in_lane(), _C.due_ms > sa.bindparam("now"))
+    return later.order_by(_C.due_ms).limit(1)
+
+
+@functools.cache
+def _finding_next_lease() -> sa.Select[Any]:
+    collections: sa.BindParameter[Any] = sa.bindparam("collections", expanding=True)
+    return sa.select(sa.func.min(_C.lease_until_ms)).where(_LEASED, PENDING, _COLLECTION.in_(collections))

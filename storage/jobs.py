@@ -8,6 +8,7 @@ A canceled job's waiting items stay as they are and are told as canceled: ending
 and for a million.
 """
 
+import functools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -171,14 +172,8 @@ def list_jobs(tx: engine.Tx, limit: int = 100) -> list[Job]:
 
 def take(tx: engine.Tx, owner: str, lease_ms: int, collections: Collection[str]) -> Job | None:
     """Take the oldest job of some collections that nobody works on, under a lease; None when there is none."""
-    free = sa.or_(_JOBS.c.owner.is_(None), _JOBS.c.lease_until_ms <= tx.now_ms)
-    query = (
-        sa.select(_JOBS.c.id)
-        .where(_JOBS.c.state.in_(ACTIVE), _JOBS.c.collection.in_(sorted(collections)), free)
-        .order_by(_JOBS.c.created_ms, _JOBS.c.id)
-        .limit(1)
-    )
-    job_id = tx.execute(tx.lock_rows(query, skip_locked=True)).scalar_one_or_none()
+    given = {"collections": sorted(collections), "now": tx.now_ms}
+    job_id = tx.execute(_finding_free(tx.dialect), given).scalar_one_or_none()
     if job_id is None:
         return None
     taken = {"state": "running", "owner": owner, "lease_until_ms": tx.now_ms + lease_ms}
@@ -276,6 +271,20 @@ def purge(tx: engine.Tx, older_than_days: int = 30, limit: int = 5_000) -> int:
     if len(uris) < limit:
         tx.execute(sa.delete(_JOBS).where(_JOBS.c.id == job_id))
     return len(uris) + (len(uris) < limit)
+
+
+@functools.cache
+def _finding_free(dialect: engine.Dialect) -> sa.Select[Any]:
+    """The query that every process makes each second, built once."""
+    collections: sa.BindParameter[Any] = sa.bindparam("collections", expanding=True)
+    free = sa.or_(_JOBS.c.owner.is_(None), _JOBS.c.lease_until_ms <= sa.bindparam("now"))
+    query = (
+        sa.select(_JOBS.c.id)
+        .where(_JOBS.c.state.in_(ACTIVE), _JOBS.c.collection.in_(collections), free)
+        .order_by(_JOBS.c.created_ms, _JOBS.c.id)
+        .limit(1)
+    )
+    return engine.lock_rows(dialect, query, skip_locked=True)
 
 
 def _known(tx: engine.Tx, collection: str) -> str:

@@ -24,18 +24,26 @@ MESSAGE_CHARS_MAX = 500
 """What is kept of an error's words: enough to act on, too little to be a copy of a document."""
 
 
+LEASE_MARGIN_S = 15.0
+"""How much longer than a call a lease is: time to be called after the claim, and to have the answer stored.
+
+A claim older than this is not called, because its call could outlive its lease.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class CallLimits:
     """What one evaluator may be asked, by one process.
 
-    `call_s` is the wall-clock limit of one call. `tries_max` and `retry_wait_max_s` (the sum of waits) bound a
-    document's tries; waits start at `retry_first_s` and double up to `retry_most_s`. A breaker probes after
-    `probe_first_s`, doubling up to `probe_most_s`.
+    `call_s` is the wall-clock limit of one call, a lease is `lease_margin_s` longer. `tries_max` and `retry_wait_max_s`
+    (the sum of waits) bound a document's tries; waits start at `retry_first_s` and double up to `retry_most_s`. A
+    breaker probes after `probe_first_s`, doubling up to `probe_most_s`.
     """
 
     concurrency: int = 16
     requests_per_minute: int | None = None
     call_s: float = 60.0
+    lease_margin_s: float = LEASE_MARGIN_S
     tries_max: int = 6
     retry_wait_max_s: float = 3600.0
     retry_first_s: float = 1.0

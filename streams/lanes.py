@@ -17,12 +17,6 @@ from streams.limiter import Limiter
 REINDEX_SHARE = 0.1
 """Part of all claims that a reindex keeps, however busy the live writes are."""
 
-LEASE_MARGIN_S = 15.0
-"""How much longer than a call a lease is: time to be called after the claim, and to have the answer stored.
-
-A claim older than this is not called, because its call could outlive its lease.
-"""
-
 POLL_S = 1.0
 """How soon a write of another process is seen at the latest; one claim that finds nothing costs the store little."""
 
@@ -76,7 +70,7 @@ class Lane:
     @property
     def lease_s(self) -> float:
         """How long a claim is ours."""
-        return self.limits.call_s + LEASE_MARGIN_S
+        return self.limits.call_s + self.limits.lease_margin_s
 
     @property
     def probing(self) -> bool:

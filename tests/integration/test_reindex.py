@@ -23,11 +23,10 @@ from polling import eventually
 from facets.errors import EvaluationFailed
 from storage import engine, jobs
 from streams import failpoints
-from streams.lanes import LEASE_MARGIN_S
 from streams.reindex import LEASE_S, UNANSWERED_PER_SLOT
 
 CHILD = Path(chains.__file__).with_name("chain_child.py")
-LEASES_MS = int((LEASE_S + QUICK.call_s + LEASE_MARGIN_S) * 1000)
+LEASES_MS = int((LEASE_S + QUICK.call_s + QUICK.lease_margin_s) * 1000)
 """Longer than any lease of a process that was killed."""
 
 

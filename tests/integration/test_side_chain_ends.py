@@ -18,10 +18,9 @@ from polling import eventually
 
 from storage import engine, tallies
 from streams import failpoints
-from streams.lanes import LEASE_MARGIN_S
 from streams.side_chain import SideChain
 
-LEASE_MS = int((QUICK.call_s + LEASE_MARGIN_S) * 1000)
+LEASE_MS = int((QUICK.call_s + QUICK.lease_margin_s) * 1000)
 CHILD = Path(chains.__file__).with_name("chain_child.py")
 
 
