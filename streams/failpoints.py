@@ -1,8 +1,9 @@
 """Kill switches for tests at named points of the pipeline; live only by `FACETLINE_FAILPOINTS`.
 
 The variable holds `name=action` or `name=action:path`, several with `|` between them. Actions: `kill` (SIGKILL, this
-process), `raise` (`FailpointReached`), `pause` (stand still while the file at `path` exists). A `path` given with
-`kill` or `raise` arms them: they act only while that file exists. Without the variable a failpoint does nothing.
+process), `raise` (`FailpointReached`), `pause` (stand still while the file at `path` exists; `path.reached` is made
+first, so that others know). A `path` given with `kill` or `raise` arms them: they act only while that file exists.
+Without the variable a failpoint does nothing.
 """
 
 import os
@@ -21,6 +22,7 @@ NAMES = (
     "chain.before_store",  # side chain: answered, answer not yet stored
     "chain.after_store",  # side chain: answer stored
     "publish.before_send",  # publisher: feed rows read, nothing sent
+    "publish.before_commit",  # publisher: all records of a transaction acknowledged, Kafka's commit not yet asked for
     "publish.after_send",  # publisher: transaction committed in Kafka, position not yet recorded
     "publish.after_mark",  # publisher: position recorded
     "reindex.before_turn",  # reindex: job taken, its next turn not yet made
@@ -81,5 +83,7 @@ def _act(name: str, action: str, path: Path | None) -> None:
     if action == "raise":
         raise FailpointReached(name)
     deadline = time.monotonic() + PAUSE_LIMIT_S
+    if path is not None:
+        path.with_name(f"{path.name}.reached").touch()
     while path is not None and path.exists() and time.monotonic() < deadline:
         time.sleep(PAUSE_STEP_S)

@@ -5,7 +5,7 @@ After any failure the client is closed and made anew: what its transaction had w
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import aiokafka
@@ -19,7 +19,7 @@ from aiokafka.errors import (
 )
 
 from facets import errors
-from streams import kafka_clients
+from streams import failpoints, kafka_clients
 from streams.events import Message
 from streams.settings import KafkaSettings
 
@@ -49,8 +49,16 @@ class Unsendable(errors.PermanentError):
 class TransactionalSender:
     """Sends batches in transactions; connects at `connect`, which fences every earlier sender."""
 
-    def __init__(self, settings: KafkaSettings, transactional_id: str, *, send_s: float = SEND_S) -> None:
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        transactional_id: str,
+        *,
+        send_s: float = SEND_S,
+        failpoint: Callable[[str], None] = failpoints.failpoint,
+    ) -> None:
         self._settings = settings
+        self._failpoint = failpoint
         self._id = transactional_id
         self._send_s = send_s
         self._client: aiokafka.AIOKafkaProducer | None = None
@@ -128,6 +136,7 @@ class TransactionalSender:
         failures = [result for result in results if isinstance(result, BaseException)]
         if failures:
             raise failures[0]
+        self._failpoint("publish.before_commit")
         await client.commit_transaction()
 
     def _unavailable(self, error: BaseException) -> errors.BrokerUnavailable:

@@ -45,11 +45,10 @@ class Server:
 
     def start(self) -> None:
         """Make the cluster, start it and wait until it takes connections."""
-        data = self.folder / "data"
         initdb = [
             self._bin / "initdb",
             "-D",
-            data,
+            self.folder / "data",
             "-U",
             "postgres",
             "-A",
@@ -60,6 +59,10 @@ class Server:
             "--no-sync",
         ]
         subprocess.run(initdb, check=True, capture_output=True, timeout=START_LIMIT_S, cwd="/", **self._as_user)
+        self.run()
+
+    def run(self) -> None:
+        """Start the server on the cluster that is there, after `crash` too, and wait until it takes connections."""
         settings = {
             "listen_addresses": "",
             "unix_socket_directories": str(self.folder),
@@ -67,11 +70,16 @@ class Server:
             "shared_buffers": "64MB",
         }
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [self._bin / "postgres", "-D", data, *options], stdout=log, stderr=log, cwd="/", **self._as_user
-            )
+        command = [self._bin / "postgres", "-D", self.folder / "data", *options]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", **self._as_user)
         self._wait()
+
+    def crash(self) -> None:
+        """End the server at once, as a kill would: no checkpoint, recovery at the next `run`."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGQUIT)  # PostgreSQL's immediate shutdown: its children go as well
+        self._process.wait(STOP_LIMIT_S)
 
     def stop(self) -> None:
         """Stop the server, breaking off what is connected, and remove its folder."""

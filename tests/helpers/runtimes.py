@@ -19,6 +19,7 @@ from typing import Any
 import kafka_topics
 import postgres_server
 import pytest
+from clocks import FileClock
 from commands import HELPERS, Place, environment
 from folder_evaluator import Script
 from polling import eventually
@@ -48,7 +49,7 @@ from facets.collections import define_collection
 from facets.questions import choice
 
 evaluator = FolderEvaluator(Path(__file__).parent / "script")
-options = {{"billing": "Money", "outage": "Something is down", "other": "Anything else"}}
+options = {{name: name.capitalize() for name in {options!r}}}
 questions = {{name: choice(ask=f"What {{name}}?", options=options) for name in {questions!r}}}
 
 
@@ -67,9 +68,12 @@ collections = [
 class Site:
     """A place of one runtime. `partitions` 0: there is no topic."""
 
-    def __init__(self, name: str, folder: Path, settings: dict[str, str]) -> None:
+    def __init__(self, name: str, folder: Path, settings: dict[str, str], *, clocked: bool = False) -> None:
+        """A place; `clocked`: its processes' store has a clock that `clock` shifts."""
         self.name = name
         self.folder = folder
+        self.clocked = clocked
+        self.clock = FileClock(folder / "clock")
         self.script = Script(folder / "script")
         self.place = Place(folder, settings)
         self._numbers = itertools.count(1)
@@ -102,13 +106,15 @@ class Site:
         call_s: float = 30.0,
         concurrency: int = 8,
         grace_s: float = 1.0,
+        options: Sequence[str] = ("billing", "outage", "other"),
+        file: str = "facetline.toml",
     ) -> None:
-        """Write the configuration: `questions` about each document (`topic` unless named), `more` collections."""
+        """Write a configuration: `questions` about each document (`topic` unless named), `more` collections."""
         module = f"collections_{uuid.uuid4().hex}"  # a module is imported once in a process, also in this one
-        text = MODULE.format(questions=list(questions) or ["topic"], more=list(more))
+        text = MODULE.format(questions=list(questions) or ["topic"], more=list(more), options=list(options))
         (self.folder / f"{module}.py").write_text(text)
         limits = f"concurrency = {concurrency}\ncall_s = {call_s}\nretry_first_s = 0.05\nprobe_first_s = 0.2\n"
-        (self.folder / "facetline.toml").write_text(
+        (self.folder / file).write_text(
             f'collections = "{module}:collections"\n[settings]\ngrace_s = {grace_s}\n[evaluators.tickets]\n{limits}'
         )
 
@@ -118,10 +124,11 @@ class Site:
         given = {**self.place.settings, **settings, "FACETLINE_LOG_LEVEL": "info"}
         if failpoint:
             given[failpoints.VARIABLE] = failpoint
-        if self.is_kafka:
+        if self.is_kafka and not self.clocked:
             words = ["-c", "from streams.cli.main import main; main()", "worker"]
         else:
-            words = [str(HELPERS / "local_worker.py"), "facetline.toml", ".facetline"]
+            script = "clocked_worker.py" if self.is_kafka else "local_worker.py"
+            words = [str(HELPERS / script), str(self.clock.path)]
         with (self.folder / f"worker-{next(self._numbers)}.log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, *words], cwd=self.folder, env=environment(given), stdout=log, stderr=log
@@ -134,7 +141,7 @@ class Site:
     @asynccontextmanager
     async def pipeline(self, *, classify: bool = False) -> AsyncIterator[Pipeline]:
         """Open the pipeline in this process; `classify` (local): it runs the side chain as well."""
-        async with wiring.open_pipeline(self.settings, classify=classify) as opened:
+        async with wiring.open_pipeline(self.settings, classify=classify, clock_shift=self.clock) as opened:
             yield opened
 
     def logs(self) -> str:
@@ -161,10 +168,10 @@ async def died(process: "subprocess.Popen[bytes]", deadline_s: float = ANSWERED_
 
 
 @contextmanager
-def made(name: str, folder: Path, fixture: Callable[[str], Any]) -> Iterator[Site]:
+def made(name: str, folder: Path, fixture: Callable[[str], Any], *, clocked: bool = False) -> Iterator[Site]:
     """Make a site; `fixture` (pytest's `getfixturevalue`) gives the services that the runtime needs."""
     if name == "local":
-        yield Site(name, folder, {})
+        yield Site(name, folder, {}, clocked=clocked)
         return
     admin_url, own = fixture("postgres_admin_url"), f"t{uuid.uuid4().hex[:12]}"
     kafka = {
@@ -175,7 +182,7 @@ def made(name: str, folder: Path, fixture: Callable[[str], Any]) -> Iterator[Sit
     }
     settings = {f"FACETLINE_KAFKA__{part}": value for part, value in kafka.items()}
     settings["FACETLINE_STORE_URL"] = postgres_server.create_database(admin_url, own)
-    site = Site(name, folder, settings)
+    site = Site(name, folder, settings, clocked=clocked)
     asyncio.run(topics.create_topics(site.settings.kafka))
     try:
         yield site

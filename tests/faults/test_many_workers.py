@@ -1,0 +1,188 @@
+"""Several workers on one PostgreSQL: they share, take over, come and go, and change their questions one by one."""
+
+import asyncio
+import json
+from typing import Any
+
+import kafka_topics
+import pytest
+from polling import eventually
+from rig import LEASES_S, Rig
+from runtimes import ANSWERED_S
+from trials import Trial
+
+from storage import definitions, jobs
+from storage.jobs import JobRequest
+from streams import reindexing, topics
+
+pytestmark = [pytest.mark.kafka, pytest.mark.postgres]
+FOUR = ("one", "two", "three", "four")
+KEYS = [f"t{number:02d}" for number in range(24)]
+
+
+def callers(trial: Trial) -> set[int]:
+    """Who has asked about this trial's documents."""
+    return {call.pid for call in trial.site.script.calls() if call.body.endswith(f"#{trial.scope}")}
+
+
+async def test_four_workers_share_the_work_and_one_is_frozen(rig: Rig):
+    """All four ask and nobody asks twice; what a frozen one holds is taken over, and its late words change nothing."""
+    rig.define(concurrency=4)
+    for name in FOUR:
+        rig.start(name)
+    async with rig.trial() as trial:
+        trial.on("gate")
+        for number in range(60):  # written one after another until everybody has joined in
+            await trial.put(f"t{number:02d}", "m01 hold=gate", wait="none")
+            if len(callers(trial)) == len(FOUR):
+                break
+            await asyncio.sleep(0.2)
+        await eventually(lambda: len(callers(trial)) == len(FOUR), deadline_s=ANSWERED_S, what="all four ask")
+        once = [trial.calls(key) for key in KEYS]
+        frozen = {call.key for call in trial.site.script.calls() if call.pid == rig.workers["one"].pid}
+        late = await _late_words(trial)
+        rig.freeze("one")
+        trial.off("gate")
+        await trial.put("meanwhile", "m02", wait="none")
+        rig.site.clock.shift(LEASES_S)
+        after = await trial.settled(*sorted(frozen))
+        rig.thaw("one")
+        await eventually(lambda: _more_late_words(trial, late), deadline_s=ANSWERED_S, what="its words were discarded")
+
+        assert max(once) == 1
+        assert {each["calls"]["crashes"] for each in after} == {1}
+    rig.running("one", "two")
+
+
+async def _late_words(trial: Trial) -> int:
+    return sum([await trial.tally(f"{word}_discarded") for word in ("answers", "failures", "retries", "releases")])
+
+
+async def _more_late_words(trial: Trial, before: int) -> bool:
+    return await _late_words(trial) > before
+
+
+async def test_members_that_come_and_go_during_a_call(rig: Rig):
+    """A rebalance neither ends a long call nor causes another one, and everything else goes on meanwhile."""
+    rig.running("one", "two")
+    async with rig.trial() as trial:
+        trial.on("gate")
+        for key in ("a", "b", "c"):
+            await trial.put(key, "m01 hold=gate")
+        await trial.called("c")
+        rig.start("three")
+        await asyncio.gather(*(trial.put(f"d{number}", "m02", wait="none") for number in range(8)))
+        await trial.caught_up()
+        rig.stop("three")
+        await asyncio.gather(*(trial.put(f"d{number}", "m03", wait="answered") for number in range(8)))
+        trial.off("gate")
+        await trial.settled("a", "b", "c")
+
+        assert [trial.calls(key) for key in ("a", "b", "c")] == [1] * 3
+        assert [rig.workers[name].poll() for name in ("one", "two")] == [None, None]
+
+
+async def test_rolling_restarts_and_a_rolling_change_of_questions(rig: Rig):
+    """Workers stop in order one by one while documents are written, and come back with other questions: none is lost,
+    and the definition changes once.
+    """
+    rig.running("one", "two")
+    async with rig.trial() as trial:
+        stop = asyncio.Event()
+        writing = asyncio.create_task(trial.scribble(KEYS, stop, 0.03))
+        before = await trial.pipeline.store.read(definitions.generation)
+        rig.define("topic", "mood", file="next.toml")
+        codes = []
+        for name in ("one", "two"):
+            codes.append(await asyncio.to_thread(rig.stop, name))
+            rig.start(name, FACETLINE_CONFIG="next.toml")
+            if name == "one":
+                said = await asyncio.to_thread(rig.site.place.run, "collections", "apply", "--config", "next.toml")
+        await trial.put("last", "m04", wait="answered")
+        stop.set()
+        await writing
+        after = await trial.pipeline.store.read(definitions.generation)
+        (last,) = await trial.settled("last")
+
+        assert (codes, said.code) == ([0, 0], 0), said.err
+        assert after == before + 1
+        assert set(last["facets"]) == {"topic", "mood"}
+    await asyncio.to_thread(rig.site.place.run, "collections", "apply")
+
+
+async def test_a_reindex_against_live_writes_and_a_kill(rig: Rig):
+    """Asked for twice it is one job; its worker is killed half-way; live writes go on, and every document ends as its
+    last write.
+    """
+    rig.running("one")
+    async with rig.trial() as trial:
+        await asyncio.gather(*(trial.put(key, "m01", wait="none") for key in KEYS))
+        await trial.caught_up()
+        await trial.settled(*KEYS)
+        request = JobRequest("tickets", trial.scope, "force")
+        job = await reindexing.start(trial.pipeline, request)
+        again = await reindexing.start(trial.pipeline, request)
+        stop = asyncio.Event()
+        writing = asyncio.create_task(trial.scribble(KEYS[:8], stop, 0.05))
+
+        async def half() -> bool:
+            counts = await trial.pipeline.store.read(jobs.progress, job.id)
+            return counts.get("waiting", 0) + counts.get("asked", 0) < len(KEYS) / 2
+
+        await eventually(half, deadline_s=ANSWERED_S, every_s=0.01, what="half of it is done")
+        rig.kill("one")
+        rig.site.clock.shift(LEASES_S)
+        rig.start("two")
+
+        async def ended() -> bool:
+            return (await trial.pipeline.store.read(jobs.get, job.id)).state not in jobs.ACTIVE
+
+        await eventually(ended, deadline_s=ANSWERED_S, what="the job has ended")
+        stop.set()
+        await writing
+        progress = (await reindexing.result(trial.pipeline, job.id))["progress"]
+
+        assert again.id == job.id
+        assert (progress["total"], progress["done"]) == (len(KEYS), len(KEYS))
+
+
+async def test_a_publisher_frozen_in_its_transaction_is_fenced(rig: Rig):
+    """Nobody who reads committed records sees what it had sent; its successor's are all there, in order by key."""
+    rig.running()
+    pause = rig.site.folder / "publishing"
+    pause.touch()
+    first = rig.start("one", f"publish.before_commit=pause:{pause}")
+    async with rig.trial() as trial:
+        await trial.put("a", "m01")
+        await eventually(pause.with_name("publishing.reached").exists, deadline_s=ANSWERED_S, what="it has sent")
+        rig.freeze("one")
+        rig.site.clock.shift(LEASES_S)
+        rig.start("two")
+        await trial.put("a", "m02", wait="answered")
+        values = await _published(rig, trial)
+        pause.unlink()
+        rig.thaw("one")
+        await trial.put("a", "m03", wait="answered")
+        later = await _published(rig, trial)
+
+        assert first.poll() is None
+        for each in (values, later):
+            versions = [value["version"] for value in each]
+            assert versions == sorted(set(versions))
+        assert later[: len(values)] == values
+        assert later[-1]["facets"]["topic"]["choice"] == "m03"
+    rig.running("two")
+
+
+async def _published(rig: Rig, trial: Trial) -> list[dict[str, Any]]:
+    """Return what readers of committed records see of the document, once its newest state is there."""
+    topic = topics.topic_names(rig.site.settings.kafka.topic_prefix).facets
+    newest = (await trial.get("a"))["version"]
+
+    async def look() -> list[dict[str, Any]] | None:
+        records = await kafka_topics.contents(rig.site.settings.kafka, topic, 10_000, deadline_s=1.0)
+        uri = trial.uri("a").encode()
+        values = [json.loads(record.value) for record in records if record.key == uri and record.value]
+        return values if values and values[-1]["version"] >= newest else None
+
+    return await eventually(look, deadline_s=ANSWERED_S, what="the newest state is on the topic")
