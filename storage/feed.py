@@ -17,7 +17,8 @@ NUMBERED_MAX = 5_000
 
 _STORES = tables.StoreRow.__table__  # type: ignore[attr-defined]
 _DOCUMENTS = tables.DocumentRow.__table__  # type: ignore[attr-defined]
-_UNNUMBERED = _DOCUMENTS.c.feed_seq.is_(None)
+UNNUMBERED = _DOCUMENTS.c.feed_seq.is_(None)
+"""The condition that a document has changed since it was last numbered."""
 _NUMBERED = _DOCUMENTS.c.feed_seq.is_not(None)
 
 
@@ -26,12 +27,12 @@ def number(tx: engine.Tx, limit: int = NUMBERED_MAX) -> int:
 
     A row that somebody is changing just now is left to the next call.
     """
-    if tx.execute(sa.select(_DOCUMENTS.c.uri).where(_UNNUMBERED).limit(1)).first() is None:
+    if tx.execute(sa.select(_DOCUMENTS.c.uri).where(UNNUMBERED).limit(1)).first() is None:
         return 0
     # 1. The counter's lock: nobody else numbers until this transaction has committed.
     base = int(tx.execute(tx.lock_rows(sa.select(_STORES.c.feed_seq))).scalar_one())
     # 2. Changed rows, without waiting for any: the counter is never held while waiting for a document.
-    changed = sa.select(_DOCUMENTS.c.uri).where(_UNNUMBERED).order_by(_DOCUMENTS.c.uri).limit(limit)
+    changed = sa.select(_DOCUMENTS.c.uri).where(UNNUMBERED).order_by(_DOCUMENTS.c.uri).limit(limit)
     picked = tx.lock_rows(changed, skip_locked=True).cte("picked")
     place = sa.func.row_number().over(order_by=picked.c.uri).label("place")
     numbered = sa.select(picked.c.uri, place).cte("numbered")
@@ -44,6 +45,23 @@ def number(tx: engine.Tx, limit: int = NUMBERED_MAX) -> int:
         return 0
     tx.execute(sa.update(_STORES).values(feed_seq=highest))
     return highest - base
+
+
+def newest(tx: engine.Tx, after: int, limit: int, collection: str) -> tuple[list[Record], set[str]] | None:
+    """Number what has changed, and return the records behind `after` with what could not be numbered.
+
+    All of a collection as it stands, if neither is there to the limit: between numbering and reading in two
+    transactions a document may change once more, and would be seen neither as it was nor as it is. None: there is more
+    to number than one transaction should; read by pages first. What could not be numbered was locked by somebody.
+    """
+    tx.execute(tx.lock_rows(sa.select(_STORES.c.feed_seq)))  # what is without a number below stays so to the end
+    if number(tx) >= NUMBERED_MAX:
+        return None
+    records = read(tx, after, limit, collection)
+    passed_over = sa.select(_DOCUMENTS.c.uri).where(
+        UNNUMBERED, batches.unindexed(_DOCUMENTS.c.collection) == collection
+    )
+    return records, set(tx.execute(passed_over.limit(limit)).scalars())
 
 
 def read(tx: engine.Tx, after: int, limit: int, collection: str | None = None) -> list[Record]:

@@ -10,13 +10,17 @@ from typing import Any
 
 from facets import errors
 from facets.definitions import Definition, Definitions
+from facets.documents import Record
 from facets.selection import Selection
 from facets.view import View
 from storage import definitions, feed
 from storage.engine import Store
 
-NUMBERED_MAX = 5_000
 READ_MAX = 5_000
+LOCKED_S = 0.01
+"""Between two looks at what was locked: by a transaction that takes milliseconds."""
+LOCKED_WAITS_MAX = 50
+"""A search does not wait longer for a transaction that does not end."""
 
 
 class Follower:
@@ -48,17 +52,44 @@ class Follower:
             if definition is None:
                 raise unknown_collection(self._collection, active)
             view = await self._defined(definition)
-            await number_all(self._store)
             end = await self._store.read(feed.end)
             if end < view.position:  # the store went back: another one, or restored from a backup
                 await asyncio.to_thread(view.close)
                 self._view = None
                 view = await self._defined(definition)
-            while True:
-                records = await self._store.read(feed.read, view.position, READ_MAX, self._collection)
-                if not records:
-                    return view
-                await asyncio.to_thread(view.apply, records)
+            await self._follow(view)
+            return view
+
+    async def _follow(self, view: View) -> None:
+        """Bring the view up to all that was committed before.
+
+        1. Whole pages, as they are numbered: building a view holds nobody up. 2. The rest together with what has no
+        number yet, in one transaction. 3. What somebody had locked just then may have been changed before: it is
+        waited for, within a bound.
+        """
+        locked: set[str] | None = None
+        waits = 0
+        while True:
+            while await self._take(view, await self._page(view)) == READ_MAX:  # 1
+                pass
+            newest = await self._store.write(feed.newest, view.position, READ_MAX, self._collection)  # 2
+            if newest is None:
+                continue
+            records, passed_over = newest
+            if await self._take(view, records) == READ_MAX:
+                continue
+            locked = passed_over if locked is None else locked & passed_over  # 3
+            if not locked or waits == LOCKED_WAITS_MAX:
+                return
+            waits += 1
+            await asyncio.sleep(LOCKED_S)
+
+    async def _page(self, view: View) -> list[Record]:
+        return await self._store.read(feed.read, view.position, READ_MAX, self._collection)
+
+    async def _take(self, view: View, records: list[Record]) -> int:
+        await asyncio.to_thread(view.apply, records)
+        return len(records)
 
     async def _defined(self, definition: Definition) -> View:
         if self._view is None:
@@ -74,12 +105,6 @@ class Follower:
         if self._view is not None:
             await asyncio.to_thread(self._view.close)
             self._view = None
-
-
-async def number_all(store: Store) -> None:
-    """Give every changed document its place in the feed, in bounded transactions."""
-    while await store.write(feed.number, NUMBERED_MAX) >= NUMBERED_MAX:
-        pass
 
 
 def unknown_collection(name: str, active: Definitions) -> errors.UnknownCollection:
