@@ -79,7 +79,8 @@ def test_arrivals_disturb_no_page(
 ) -> None:
     """Documents that arrive between two pages neither repeat nor hide one that was there before."""
     fill(view, feed)
-    batches = iter([arriving[start : start + 3] for start in range(0, len(arriving), 3)])
+    once = list({record.uri: record for record in arriving}.values())  # one that changes again may move to a later page
+    batches = iter([once[start : start + 3] for start in range(0, len(once), 3)])
 
     found = [uri for page in pages(view, searched.select(sort=sort, limit=limit), batches) for uri in page]
 
