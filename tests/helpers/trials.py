@@ -7,13 +7,14 @@ hit whose answer is not its title's shows an answer about another body.
 import asyncio
 import itertools
 import json
-import random
+import os
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import seeds
 import sqlalchemy as sa
 from polling import eventually
 from runtimes import ANSWERED_S, Case, Site
@@ -44,7 +45,7 @@ class Trial(Case):
     def __init__(self, site: Site, pipeline: Pipeline) -> None:
         super().__init__(site, pipeline)
         self.written: list[Written] = []
-        self.random = random.Random(self.scope)  # noqa: S311 (delays and choices of a test)
+        self.random = seeds.chance("trial", os.environ.get("PYTEST_CURRENT_TEST"))
         self._numbers = itertools.count(1)
         watched = site.folder / "watched"
         watched.with_suffix(".new").write_text(self.scope)
@@ -83,6 +84,10 @@ class Trial(Case):
             else:
                 await self.put(key, self.random.choice(MARKS), wait="none")
             await asyncio.sleep(every_s * self.random.uniform(0, 2))
+
+    async def dally(self) -> None:
+        """Wait for a random while, in a soak."""
+        await seeds.dally(self.random)
 
     async def conclude(self) -> None:
         """Wait until everything has ended, and hold it against the promises."""
