@@ -26,6 +26,9 @@ check: .venv/dev ## lint, format, types, import rule
 	@$(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/mypy && $(BIN)/lint-imports
 unit: .venv/dev ## the tests that need no service
 	@$(BIN)/pytest -q -n 2 tests/unit tests/property
+containers: .venv/dev ## what needs Docker, installing it as root on Debian: contract tests, image, compose file
+	@.ci/services
+	@.ci/containers
 bench: .venv/dev ## the figures
 	@if ls tests/benchmarks/*.py > /dev/null 2>&1; then $(BIN)/pytest -q tests/benchmarks; else echo "No figures yet"; fi
 kafka: ## start a Kafka node for development
@@ -36,4 +39,4 @@ fmt: .venv/dev ## format, and mend what can be mended
 	@$(BIN)/ruff check --fix --quiet; $(BIN)/ruff format
 lock: .venv/dev ## compile the locks anew, keeping what still fits
 	@$(LOCK) --group install -o requirements.lock && $(LOCK) --group dev -c requirements.lock -o requirements-dev.lock
-.PHONY: help demo demo-kafka test check unit bench kafka kafka-stop fmt lock
+.PHONY: help demo demo-kafka test check unit containers bench kafka kafka-stop fmt lock

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import kafka_broker
+import kafka_container
 import loopback
 import missing
 import postgres_server
@@ -26,13 +27,28 @@ def _only_loopback() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def kafka_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Bootstrap address of a real Kafka that all tests share: take topics and groups from `topic_prefix`."""
-    given = os.environ.get("FACETLINE_TEST_KAFKA")
+    given = os.environ.get(kafka_container.ADDRESS_VARIABLE)
     if given:
         yield given
         return
-    node = _started(tmp_path_factory.mktemp("kafka"))
-    yield node.bootstrap
-    node.stop()
+    try:
+        image = kafka_container.usable_image()
+    except kafka_container.NoContainer as error:
+        if kafka_container.demanded():
+            pytest.fail(f"{kafka_container.IMAGE_VARIABLE} asks for a container: {error}", pytrace=False)
+        node = _started(tmp_path_factory.mktemp("kafka"))
+        yield node.bootstrap
+        node.stop()
+    else:
+        with kafka_container.running(image) as address:
+            yield address
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one line which Kafka the tests shared, and why it was no container."""
+    reports = [each for found in terminalreporter.stats.values() for each in found]
+    if any("kafka" in getattr(each, "keywords", ()) for each in reports):
+        terminalreporter.write_line(f"Kafka: {kafka_container.choice()}")
 
 
 @pytest.fixture
