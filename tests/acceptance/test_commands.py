@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from commands import Ended, Place
+from commands import Place
 from runtimes import Site, made
+from served import ServedPlace, Server, serving
 
 CONFIG = """
 [evaluators.fixed]
@@ -46,10 +46,17 @@ def _answers() -> Iterator[str]:
         yield json.dumps({"body": body, "answers": answers}) + "\n"
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """The process that runs most of this file's commands."""
+    with serving() as made:
+        yield made
+
+
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path, server: Server) -> Place:
     """A folder with collections whose answers are recorded."""
-    return _made(tmp_path)
+    return _made(ServedPlace(tmp_path, server))
 
 
 @pytest.fixture
@@ -58,10 +65,10 @@ def written(place: Place) -> Place:
     return _imported(place)
 
 
-def _made(folder: Path) -> Place:
-    (folder / "facetline.toml").write_text(CONFIG)
-    (folder / "answers.ndjson").write_text("".join(_answers()))
-    return Place(folder)
+def _made(place: Place) -> Place:
+    (place.folder / "facetline.toml").write_text(CONFIG)
+    (place.folder / "answers.ndjson").write_text("".join(_answers()))
+    return place
 
 
 def _imported(place: Place) -> Place:
@@ -71,8 +78,9 @@ def _imported(place: Place) -> Place:
     return place
 
 
-def test_a_ticket_from_write_to_search(place: Place):
+def test_a_ticket_from_write_to_search(tmp_path: Path):
     """Write, get, search, delete: each prints DESIGN's object with --json, and nothing else on standard output."""
+    place = _made(Place(tmp_path))  # a process for each, as people run them
     written = place.run("write", "tickets/t1", "--body", "I was charged twice", "--state", '{"priority": 2}', "--json")
     got = place.run("get", "tickets/t1", "--json")
     found = place.run("search", "tickets", "topic=billing", "--min-confidence", "0.9", "--counts", "topic", "--json")
@@ -194,20 +202,18 @@ USAGE = [
 
 
 @pytest.fixture(scope="module")
-def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], Ended]:
-    """How all of these commands end; they run side by side on one folder, as any commands may."""
-    place = _imported(_made(tmp_path_factory.mktemp("refusing")))
+def refusing(tmp_path_factory: pytest.TempPathFactory, server: Server) -> Place:
+    """A folder with two documents and two files that cannot be imported."""
+    place = _imported(_made(ServedPlace(tmp_path_factory.mktemp("refusing"), server)))
     (place.folder / "nothing.ndjson").touch()
     (place.folder / "rows.csv").write_text("text,colour\nx,red\n")
-    commands = [*REFUSED, *(words for words, _ in USAGE)]
-    with ThreadPoolExecutor(2) as two:
-        return dict(zip(commands, two.map(lambda words: place.run(*words), commands), strict=True))
+    return place
 
 
 @pytest.mark.parametrize("words", REFUSED, ids=" ".join)
-def test_what_fails_or_is_refused_ends_with_1(ended: dict[tuple[str, ...], Ended], words: tuple[str, ...]):
+def test_what_fails_or_is_refused_ends_with_1(refusing: Place, words: tuple[str, ...]):
     """Exit code 1, the reason on standard error in one message, nothing on standard output, no traceback."""
-    done = ended[words]
+    done = refusing.run(*words)
 
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith("facetline: ")
@@ -215,18 +221,18 @@ def test_what_fails_or_is_refused_ends_with_1(ended: dict[tuple[str, ...], Ended
 
 
 @pytest.mark.parametrize(("words", "said"), USAGE, ids=[" ".join(words) for words, _ in USAGE])
-def test_wrong_usage_ends_with_2(ended: dict[tuple[str, ...], Ended], words: tuple[str, ...], said: str):
+def test_wrong_usage_ends_with_2(refusing: Place, words: tuple[str, ...], said: str):
     """Exit code 2, a message that names the word and what would be right, nothing on standard output."""
-    done = ended[words]
+    done = refusing.run(*words)
 
     assert (done.code, done.out) == (2, "")
     assert said in done.err
     assert "Traceback" not in done.err
 
 
-def test_init_gives_a_file_that_checks(tmp_path: Path):
+def test_init_gives_a_file_that_checks(tmp_path: Path, server: Server):
     """`init` writes a file that `collections check` takes; it replaces none without --force."""
-    place = Place(tmp_path)
+    place = ServedPlace(tmp_path, server)
     first, again, forced = place.run("init"), place.run("init"), place.run("init", "--force")
     checked = place.run("collections", "check", "--json")
 

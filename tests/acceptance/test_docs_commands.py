@@ -5,7 +5,6 @@ stands beside its language (`exit=1`), else with 0. `kafka` marks what needs a b
 it is told to stop, `kcat` what needs that tool.
 """
 
-import json
 import os
 import re
 import shlex
@@ -17,12 +16,13 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import commands
 import documented
 import pytest
+from commands import Ended
 from documented import PAGES, Block
+from served import ServedPlace, serving
 
 LIMIT_S = 120
 KAFKA_IN_EXAMPLES = "127.0.0.1:9092"
@@ -37,20 +37,6 @@ for block in sys.argv[1:]:
     made = eval(code, {"__name__": "block"})
     if inspect.iscoroutine(made):
         asyncio.run(made)
-"""
-# A process that stays: the imports of a command cost more than what most examples do.
-SERVE = """
-import contextlib, io, json, sys
-from streams.cli.main import main
-for line in sys.stdin:
-    said = io.StringIO()
-    sys.argv = json.loads(line)
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        try:
-            code = main()
-        except SystemExit as end:
-            code = end.code
-    print(json.dumps({"code": code or 0, "said": said.getvalue()}), flush=True)
 """
 
 
@@ -97,21 +83,6 @@ def run(block: Block, folder: Path, environment: dict[str, str], text: str | Non
     assert done.returncode == block.code, f"{block.place}\n{done.stdout}\n{done.stderr}"
 
 
-@contextmanager
-def serving(folder: Path, environment: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
-    """A process that runs one command after another."""
-    with subprocess.Popen(
-        [sys.executable, "-c", SERVE],
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        yield process
-        process.stdin.close()
-
-
 def plain_lines(block: Block) -> list[list[str]] | None:
     """Return the words of each command; None when a line of the block needs a shell."""
     lines = [shlex.split(line, comments=True) for line in block.text.splitlines()]
@@ -119,17 +90,15 @@ def plain_lines(block: Block) -> list[list[str]] | None:
     return None if needs_shell else [words for words in lines if words]
 
 
-def run_served(block: Block, lines: list[list[str]], process: "subprocess.Popen[str]") -> None:
+def run_served(block: Block, lines: list[list[str]], place: ServedPlace) -> None:
     """Run a block's commands, and compare the end of the first that fails, or of the last, with what the page says."""
-    done: dict[str, Any] = {}
+    done = Ended(0, "", "")
     for words in lines:
         assert words[0] == "facetline", block.place
-        process.stdin.write(json.dumps(words) + "\n")
-        process.stdin.flush()
-        done = json.loads(process.stdout.readline())
-        if done["code"]:
+        done = place.run(*words[1:])
+        if done.code:
             break
-    assert done["code"] == block.code, f"{block.place}\n{done['said']}"
+    assert done.code == block.code, f"{block.place}\n{done.out}\n{done.err}"
 
 
 @pytest.mark.slow
@@ -139,13 +108,14 @@ def test_shell_examples_run(page: str, tmp_path: Path):
     """On the local runtime each shell block of a page ends as the page says, one after another."""
     environment = prepared(tmp_path, page)
 
-    with serving(tmp_path, environment) as process:
+    with serving() as server:
+        place = ServedPlace(tmp_path, server)
         for block in shell_blocks(page, kafka=False):
             lines = plain_lines(block)
             if lines is None:
                 run(block, tmp_path, environment)
             else:
-                run_served(block, lines, process)
+                run_served(block, lines, place)
 
 
 @pytest.mark.slow
