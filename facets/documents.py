@@ -3,19 +3,23 @@
 A uri is judged here and nowhere else. It is never normalised: one spelling, one document.
 """
 
+import json
 import unicodedata
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import from_json
 
 from facets.errors import InvalidEvent
 
 URI_BYTES_MAX = 512
 BODY_BYTES_MAX = 512 * 1024
 STATE_BYTES_MAX = 64 * 1024
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 class Status(StrEnum):
@@ -165,6 +169,49 @@ class Record(BaseModel):
     evaluation: Evaluation | None = None
     source_event: SourceEvent | None = None
     traceparent: str | None = None
+
+    @property
+    def facets_json(self) -> str | None:
+        """The facets as the store keeps them."""
+        return None if self.facets is None else _encode(self.facets)
+
+    @property
+    def state_json(self) -> str | None:
+        """The state as the store keeps it."""
+        return None if self.state is None else _encode(self.state)
+
+
+class Shown(NamedTuple):
+    """As much of a record as a view takes, under the same names; facets and state are the JSON texts of the store.
+
+    Plain: a view is built from a million of these, and validating what the store itself wrote took most of that time.
+    """
+
+    feed_seq: int
+    uri: str
+    collection: str
+    scope: str
+    key: str
+    version: int
+    revision: int
+    indexed_as: int
+    status: Status
+    reason: str | None
+    facets_json: str | None
+    state_json: str | None
+    fingerprint: str | None
+    written_at: datetime
+    classified_at: datetime | None
+
+    @property
+    def facets(self) -> dict[str, dict[str, Any]] | None:
+        """The facets, read anew at each asking."""
+        return None if self.facets_json is None else from_json(self.facets_json)
+
+    @property
+    def state(self) -> dict[str, Any] | None:
+        """The state, read anew at each asking."""
+        return None if self.state_json is None else from_json(self.state_json)
 
 
 class Document(BaseModel):

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from facets import columns, states
-from facets.documents import Record, Status
+from facets.documents import Record, Shown, Status
 from facets.questions import Boolean, Choice, Question
 from facets.tables import Table
 
@@ -24,9 +24,9 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False, allow_nan=False).encode
 
 
-def fold(records: Iterable[Record]) -> list[Record]:
+def fold(records: Iterable[Record | Shown]) -> list[Record | Shown]:
     """Return the newest record of each uri: DuckDB silently keeps the older of two equal keys in one statement."""
-    newest: dict[str, Record] = {}
+    newest: dict[str, Record | Shown] = {}
     for record in records:
         known = newest.get(record.uri)
         if known is None or record.version > known.version:
@@ -46,15 +46,20 @@ class RowMaker:
 
     def __init__(self, table: Table) -> None:
         self._fingerprint = table.definition.fingerprint
+        self._columns = [column.name for column in table.stored]
         self._answers = [_reader(name, question) for name, question in table.questions.items()]
         types = states.column_types(table.definition.state_schema)
         self._state = [(name, columns.state_column(name), _STATE_READERS[kind]) for name, kind in types.items()]
 
-    def batch(self, records: Iterable[Record]) -> str:
-        """Return the rows of folded records as one JSON array; absent cells are null."""
-        return _encode([self.row(record) for record in records])
+    def batch(self, records: Iterable[Record | Shown]) -> str:
+        """Return the rows of folded records as one JSON object, an array for each column; absent cells are null.
 
-    def row(self, record: Record) -> Row:
+        By columns: names stand once and not in every row, which halves the text.
+        """
+        made = [self.row(record) for record in records]
+        return _encode({name: [row.get(name) for row in made] for name in self._columns})
+
+    def row(self, record: Record | Shown) -> Row:
         """Return the cells of one record; moments are microseconds."""
         row: Row = {
             "doc_uri": record.uri,
@@ -73,19 +78,22 @@ class RowMaker:
             row["doc_classified_at"] = microseconds(record.classified_at)
         if record.status is Status.INDEXED:
             self._add_answers(record, row)
-        if record.state is not None and record.status is not Status.DELETED:
-            self._add_state(record.state, row)
+        if record.status is not Status.DELETED:
+            self._add_state(record, row)
         return row
 
-    def _add_answers(self, record: Record, row: Row) -> None:
+    def _add_answers(self, record: Record | Shown, row: Row) -> None:
         facets = record.facets or {}
         row["doc_outdated"] = record.fingerprint != self._fingerprint
-        row["doc_facets"] = facets
+        row["doc_facets"] = record.facets_json or "{}"
         for read in self._answers:
             read(facets, row)
 
-    def _add_state(self, state: Mapping[str, Any], row: Row) -> None:
-        row["doc_state"] = state
+    def _add_state(self, record: Record | Shown, row: Row) -> None:
+        state = record.state
+        if state is None:
+            return
+        row["doc_state"] = record.state_json
         for name, column, read in self._state:
             value = state.get(name)
             # A state that was checked against an older schema may hold another type: it has no value in this column.

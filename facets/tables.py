@@ -77,6 +77,11 @@ class Table:
         """The questions by id."""
         return self.definition.questions
 
+    @property
+    def stored(self) -> list[Column]:
+        """All columns, in the order in which they are stored."""
+        return [*self.columns.values(), *HIDDEN]
+
     def buckets_of(self, question: str) -> Column:
         """Return the column whose values are the buckets of a question's count."""
         column = self.columns[question]

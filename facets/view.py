@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from facets import cursors, replies, rows, sql, table_sql, tables, tokens
 from facets.conditions import Clause
 from facets.definitions import Definitions
-from facets.documents import Record
+from facets.documents import Record, Shown
 from facets.errors import UnknownCollection, nearest
 from facets.scratch import Scratch
 from facets.selection import Selection, check_on_table
@@ -79,7 +79,7 @@ class View:
                     self._makers = {name: rows.RowMaker(table) for name, table in wanted.items()}
                     self._position = 0 if changed else self._position
 
-    def apply(self, records: Sequence[Record]) -> None:
+    def apply(self, records: Sequence[Record] | Sequence[Shown]) -> None:
         """Take a batch of the feed, all of it or nothing.
 
         Records may come again, out of order and several of one uri: what is older than what the view holds changes
@@ -144,7 +144,7 @@ class View:
             if self._scratch is not None:
                 self._scratch.close()
 
-    def _upsert(self, cursor: "duckdb.DuckDBPyConnection", name: str, records: Sequence[Record]) -> None:
+    def _upsert(self, cursor: "duckdb.DuckDBPyConnection", name: str, records: Sequence[Record | Shown]) -> None:
         table = self._tables[name]
         newest = rows.fold(records)
         for start in range(0, len(newest), BATCH_ROWS_MAX):
@@ -225,8 +225,8 @@ def _same(known: Table | None, wanted: Table) -> bool:
     )
 
 
-def _by_collection(records: Sequence[Record]) -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = {}
+def _by_collection(records: Sequence[Record] | Sequence[Shown]) -> dict[str, list[Record | Shown]]:
+    found: dict[str, list[Record | Shown]] = {}
     for record in records:
         found.setdefault(record.collection, []).append(record)
     return found

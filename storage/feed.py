@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
-from facets.documents import Record
+from facets.documents import Record, Shown
 from storage import batches, engine, serial, tables
 
 NUMBERED_MAX = 5_000
@@ -47,8 +47,8 @@ def number(tx: engine.Tx, limit: int = NUMBERED_MAX) -> int:
     return highest - base
 
 
-def newest(tx: engine.Tx, after: int, limit: int, collection: str) -> tuple[list[Record], set[str]] | None:
-    """Number what has changed, and return the records behind `after` with what could not be numbered.
+def newest(tx: engine.Tx, after: int, limit: int, collection: str) -> tuple[list[Shown], set[str]] | None:
+    """Number what has changed, and return what `shown` does with what could not be numbered.
 
     All of a collection as it stands, if neither is there to the limit: between numbering and reading in two
     transactions a document may change once more, and would be seen neither as it was nor as it is. None: there is more
@@ -57,20 +57,26 @@ def newest(tx: engine.Tx, after: int, limit: int, collection: str) -> tuple[list
     tx.execute(tx.lock_rows(sa.select(_STORES.c.feed_seq)))  # what is without a number below stays so to the end
     if number(tx) >= NUMBERED_MAX:
         return None
-    records = read(tx, after, limit, collection)
+    records = shown(tx, after, limit, collection)
     passed_over = sa.select(_DOCUMENTS.c.uri).where(
         UNNUMBERED, batches.unindexed(_DOCUMENTS.c.collection) == collection
     )
     return records, set(tx.execute(passed_over.limit(limit)).scalars())
 
 
-def read(tx: engine.Tx, after: int, limit: int, collection: str | None = None) -> list[Record]:
+def read(tx: engine.Tx, after: int, limit: int) -> list[Record]:
     """Return the next records with `feed_seq > after`, in order; deleted documents are among them."""
     query = sa.select(_DOCUMENTS).where(_DOCUMENTS.c.feed_seq > after).order_by(_DOCUMENTS.c.feed_seq).limit(limit)
-    if collection is not None:
-        # By the order of the feed, however small the collection is: a page never sorts more than itself.
-        query = query.where(batches.unindexed(_DOCUMENTS.c.collection) == collection)
     return [serial.record(row) for row in tx.execute(query)]
+
+
+def shown(tx: engine.Tx, after: int, limit: int, collection: str) -> list[Shown]:
+    """Return the next records of a collection as `read` does, as much of them as a view takes."""
+    columns = (_DOCUMENTS.c[name] for name in serial.SHOWN)
+    query = sa.select(*columns).where(_DOCUMENTS.c.feed_seq > after).order_by(_DOCUMENTS.c.feed_seq).limit(limit)
+    # By the order of the feed, however small the collection is: a page never sorts more than itself.
+    query = query.where(batches.unindexed(_DOCUMENTS.c.collection) == collection)
+    return [serial.shown(tuple(row)) for row in tx.execute(query)]
 
 
 def records(tx: engine.Tx, uris: Sequence[str]) -> list[Record]:

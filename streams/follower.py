@@ -10,7 +10,7 @@ from typing import Any
 
 from facets import errors
 from facets.definitions import Definition, Definitions
-from facets.documents import Record
+from facets.documents import Shown
 from facets.selection import Selection
 from facets.view import View
 from storage import definitions, feed
@@ -84,10 +84,10 @@ class Follower:
             waits += 1
             await asyncio.sleep(LOCKED_S)
 
-    async def _page(self, view: View) -> list[Record]:
-        return await self._store.read(feed.read, view.position, READ_MAX, self._collection)
+    async def _page(self, view: View) -> list[Shown]:
+        return await self._store.read(feed.shown, view.position, READ_MAX, self._collection)
 
-    async def _take(self, view: View, records: list[Record]) -> int:
+    async def _take(self, view: View, records: list[Shown]) -> int:
         await asyncio.to_thread(view.apply, records)
         return len(records)
 

@@ -39,8 +39,8 @@ async def work(store: engine.Store) -> None:
     await store.read(queue.pending, ["notes"])
     await store.write(stored.write, {f"mails/{n}": f"body {n}" for n in range(40)})
     await store.write(feed.number)
-    for collection in (None, "notes"):
-        await store.read(feed.read, 0, 50, collection)
+    await store.read(feed.read, 0, 50)
+    await store.read(feed.shown, 0, 50, "notes")
     await store.read(feed.records, ["notes/1"])
     for mode in ("missing", "outdated", "force"):
         await store.write(jobs.create, mode, jobs.JobRequest("notes", mode=mode))
