@@ -152,6 +152,10 @@ def _check_scope(scope: str | None, table: Table) -> None:
         raise InvalidQuery(f"collection '{table.definition.name}' has no scopes; leave scope out")
     if not scope:
         raise InvalidQuery("scope is empty; name one or leave it out")
+    try:
+        scope.encode()
+    except UnicodeEncodeError:
+        raise InvalidQuery("scope holds half a surrogate pair; send valid Unicode") from None
 
 
 def _refuse_twice(field: str, names: tuple[str, ...]) -> None:

@@ -139,13 +139,13 @@ class Pipeline:
     ) -> dict[str, Any]:
         """Delete a document and return the object of DESIGN §8 for `DELETE`; an absent one is no error."""
         deadline_ms = await self._writer.deadline_ms()
-        message = wire.encode_delete(uri, source=self._source, event_id=event_id or new_id(), deadline_ms=deadline_ms)
-        return await self._send_one(judged(message, await self.definitions(), deadline_ms), wait, timeout_s)
+        headers = Headers(self._source, event_id or new_id(), deadline_ms)
+        return await self._send_one(sent_delete(await self.definitions(), uri, headers), wait, timeout_s)
 
     async def write_many(
-        self, active: Definitions, rows: Sequence[NewDocument], *, source: str
+        self, active: Definitions, rows: Sequence[NewDocument], *, source: str, collection: str | None = None
     ) -> list[events.Outcome | errors.InvalidEvent | None]:
-        """Write documents in one go; those that are stored just so are left alone.
+        """Write documents in one go; those that are stored just so are left alone, those not of `collection` refused.
 
         Returns one result each: its outcome, its refusal, or None where a worker will apply it.
         """
@@ -155,7 +155,9 @@ class Pipeline:
         for place, row in enumerate(rows):
             try:
                 headers = Headers(source, row.event_id, unless_equal=True)
-                sent.append(sent_write(active, row.uri, row.body, row.state, headers))
+                made = sent_write(active, row.uri, row.body, row.state, headers)
+                _check_collection(made.event, collection)
+                sent.append(made)
                 places.append(place)
             except errors.InvalidEvent as refused:
                 results[place] = refused
@@ -291,10 +293,28 @@ def sent_write(active: Definitions, uri: str, body: str | None, state: dict[str,
     try:
         message = wire.encode_write(uri, body=body, state=state, **dataclasses.asdict(headers))
     except UnicodeEncodeError as error:
-        raise errors.InvalidEvent(EventReason.INVALID_TEXT, "half a surrogate pair; send valid Unicode") from error
+        raise _no_text() from error
     except (TypeError, ValueError) as error:
         raise errors.InvalidEvent(EventReason.INVALID_STATE, f"state is not JSON: {error}") from error
     return judged(message, active, headers.deadline_ms)
+
+
+def sent_delete(active: Definitions, uri: str, headers: Headers) -> Sent:
+    """Return a delete, judged and ready to be sent.
+
+    Raises:
+        InvalidEvent: a worker would reject it.
+    """
+    named = {"source": headers.source, "event_id": headers.event_id}
+    try:
+        message = wire.encode_delete(uri, **named, deadline_ms=headers.deadline_ms)
+    except UnicodeEncodeError as error:
+        raise _no_text() from error
+    return judged(message, active, headers.deadline_ms)
+
+
+def _no_text() -> errors.InvalidEvent:
+    return errors.InvalidEvent(EventReason.INVALID_TEXT, "half a surrogate pair; send valid Unicode")
 
 
 def judged(message: wire.Message, active: Definitions, deadline_ms: int | None = None) -> Sent:
@@ -308,6 +328,14 @@ def judged(message: wire.Message, active: Definitions, deadline_ms: int | None =
     if event.content is None:
         raise errors.InvalidEvent(event.reason or "", event.message or "")
     return Sent(message, event, deadline_ms)
+
+
+def _check_collection(event: events.Event, collection: str | None) -> None:
+    if collection not in {None, event.collection}:
+        raise errors.InvalidEvent(
+            EventReason.INVALID_URI,
+            f"uri {(event.uri or '')[:80]!r} belongs to collection '{event.collection}', not to '{collection}'",
+        )
 
 
 def _refusal(outcome: events.Outcome) -> errors.InvalidEvent | None:

@@ -96,8 +96,9 @@ class _Import:
                 good = [row for row in chunk if not isinstance(row, Refusal)]
                 for refusal in refusals:
                     self._refuse(refusal.line, refusal.reason)
+                wanted = [self._document(row) for row in good]
                 results = await self._pipeline.write_many(
-                    active, [self._document(row) for row in good], source=self._source
+                    active, wanted, source=self._source, collection=self._definition.name
                 )
                 for row, result in zip(good, results, strict=True):
                     self._count(row.line, result)

@@ -25,6 +25,9 @@ def run(work: Callable[[], Coroutine[Any, Any, int | None]], *, again: str | Non
     except (KeyboardInterrupt, asyncio.CancelledError):
         output.error("interrupted" + (f"; {again}" if again else ""))
         raise typer.Exit(INTERRUPTED) from None
+    except UnicodeEncodeError:
+        output.error("an argument is no valid Unicode; give it as UTF-8")
+        raise typer.Exit(USAGE) from None
     except errors.InvalidQuery as error:
         output.error(error.message)
         raise typer.Exit(USAGE) from None

@@ -140,6 +140,21 @@ def test_a_body_from_a_file_or_standard_input(place: Place):
     assert by_file.json["facets"]["topic"]["choice"] == by_input.json["facets"]["topic"]["choice"] == "outage"
 
 
+def test_an_import_writes_to_its_collection_alone(place: Place):
+    """A line with the uri of another collection is refused by name: nobody would wait for its answer."""
+    with (place.folder / "facetline.toml").open("a") as config:
+        config.write(CONFIG[CONFIG.index("[collections.tickets]") :].replace("tickets", "notes"))
+    lines = '{"uri": "tickets/t1", "body": "Nothing works"}\n{"uri": "notes/n1", "body": "Nothing works"}\n'
+
+    done = place.run("import", "-", "--collection", "tickets", "--json", stdin=lines)
+    elsewhere = place.run("get", "notes/n1")
+
+    assert done.json["written"] == 1
+    assert [refused["line"] for refused in done.json["refused"]] == [2]
+    assert "belongs to collection 'notes'" in done.json["refused"][0]["reason"]
+    assert elsewhere.code == 1
+
+
 def test_the_same_id_is_one_write(place: Place):
     """A write that is sent again under its id gives the first write's numbers."""
     first = place.run("write", "tickets/t1", "--body", "Nothing works", "--id", "a", "--json")
@@ -157,6 +172,8 @@ REFUSED = [
     ("write", "tickets/t1", "--body", "x", "--state", '{"priority": "high"}'),
     ("write", "tickets/none", "--state", '{"title": "x"}'),
     ("get", "tickets/none"),
+    ("delete", "tickets/\udcff"),
+    ("delete", "tickets/t1", "--id", "\udcff"),
     ("jobs", "show", "none"),
     ("jobs", "cancel", "none"),
     ("dlq", "show", "7"),
@@ -197,6 +214,7 @@ USAGE = [
     (("reindex", "tickets", "--outdated", "--force"), "not both"),
     (("reindex", "tickets", "--filter", "nothing = 1"), "nothing"),
     (("dlq", "redrive"), "--reason"),
+    (("jobs", "show", "\udcff"), "UTF-8"),
     (("nonsense",), "nonsense"),
 ]
 

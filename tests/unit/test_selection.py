@@ -76,6 +76,7 @@ def test_only_choices_are_selected_by_name(name: str, example: str) -> None:
         ({"sort": tuple(f"c{n}" for n in range(9))}, "at most 8"),
         ({"counts": "topic,topic"}, "counts names 'topic' twice"),
         ({"scope": ""}, "scope is empty"),
+        ({"scope": "\ud800"}, "scope holds half a surrogate pair"),
     ],
 )
 def test_refusals_name_the_field_and_what_is_allowed(fields: dict[str, Any], part: str) -> None:
