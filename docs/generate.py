@@ -19,10 +19,12 @@ from typer.main import get_command
 from streams import schemas
 from streams.calls import CallLimits
 from streams.cli.main import app
+from streams.metrics import CATALOGUE
 from streams.settings import KafkaSettings, Settings
 
 DOCS = Path(__file__).resolve().parent
 PAGE = DOCS / "reference.md"
+METRICS = CATALOGUE.values()
 COMMON = {"--json", "--config", "--folder", "--help"}
 """Options that the page explains once, for all commands."""
 MARK = re.compile(r"(<!-- generated: (?P<name>[\w -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -54,7 +56,7 @@ def filled(page: str, made: dict[str, str]) -> str:
 def parts() -> dict[str, str]:
     """Return every part by its name."""
     made = {f"command {name}": command_part(name, command) for name, command in commands().items()}
-    return {**made, "settings": settings_part(), "limits": limits_part()}
+    return {**made, "settings": settings_part(), "limits": limits_part(), "metrics": metrics_part()}
 
 
 def commands() -> dict[str, Any]:
@@ -151,7 +153,8 @@ def shown_default(field: FieldInfo) -> str:
 MEANINGS = {
     "concurrency": "calls at once; 64 for `recorded`",
     "requests_per_minute": "calls started in a minute; without it no limit",
-    "call_s": "seconds that one call may take; a claim is leased for this and 15 s more",
+    "call_s": "seconds that one call may take; a claim is leased for this and `lease_margin_s` more",
+    "lease_margin_s": "seconds to begin a call after its claim, and to store its answer",
     "tries_max": "tries of one document; after that it is `failed`",
     "retry_wait_max_s": "seconds that one document's waits may add up to",
     "retry_first_s": "longest first wait; each further one may be twice as long",
@@ -168,6 +171,13 @@ def limits_part() -> str:
         default = "" if field.default is None else f"`{field.default:g}`"
         rows.append(cells(f"`{field.name}`", default, MEANINGS[field.name]))
     return "\n".join(rows)
+
+
+def metrics_part() -> str:
+    """Return the table of a worker's metrics."""
+    rows = ["| metric | type | labels | |", "|---|---|---|---|"]
+    found = [(f"`{each.name}`", each.kind, " ".join(map("`{}`".format, each.labels)), each.says) for each in METRICS]
+    return "\n".join([*rows, *(cells(*row) for row in found)])
 
 
 def cells(*texts: str) -> str:

@@ -35,6 +35,12 @@ def active(tx: engine.Tx) -> tuple[int, Definitions]:
     return generation(tx), Definitions(_stored(tx).values())
 
 
+def fingerprints(tx: engine.Tx) -> dict[str, str]:
+    """Return the active fingerprint of each collection."""
+    rows = tx.execute(sa.select(_DEFINITIONS.c.name, _DEFINITIONS.c.fingerprint).order_by(_DEFINITIONS.c.name))
+    return {row.name: row.fingerprint for row in rows}
+
+
 def activate(tx: engine.Tx, definitions: Iterable[Definition]) -> Activated:
     """Make these definitions the active ones of their collections; others stay as they are.
 

@@ -6,11 +6,12 @@ the whole function again until a deadline; so every function given to `write` is
 """
 
 import asyncio
+import contextlib
 import functools
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
@@ -33,6 +34,8 @@ RETRY_FIRST_S = 0.02
 RETRY_MOST_S = 1.0
 SQLITE_BUSY_MS = 10_000
 """How long SQLite waits for another process's write transaction; those last milliseconds."""
+SQLITE_STEPS = 10_000
+"""Instructions of SQLite's machine between two looks at the clock: about a tenth of a millisecond."""
 POOL_SIZE = 8
 """Connections of one process; 12 processes fit PostgreSQL's default of 100."""
 
@@ -72,6 +75,21 @@ class Tx:
         """Open a savepoint, to be used in a `with`."""
         return self.connection.begin_nested()
 
+    @contextlib.contextmanager
+    def limited(self, limit_s: float) -> Iterator[None]:
+        """End what runs inside after `limit_s`, on PostgreSQL each statement: for questions that may be dropped.
+
+        Raises:
+            StoreUnavailable: it would have taken longer.
+        """
+        try:
+            with _limited(self, limit_s):
+                yield
+        except exc.DBAPIError as error:
+            if not _was_ended(error):
+                raise
+            raise errors.StoreUnavailable(f"the store did not answer within {limit_s:g} s") from error
+
     def among(self, column: sa.ColumnElement[str], values: Sequence[str]) -> sa.ColumnElement[bool]:
         """Say that a text column is one of some hundred values; as one parameter where many would cost the driver."""
         if self.dialect == "sqlite":
@@ -86,6 +104,28 @@ class Tx:
 def lock_rows(dialect: Dialect, statement: sa.Select[Any], *, skip_locked: bool = False) -> sa.Select[Any]:
     """Make a select lock its rows; SQLite's write transaction has the whole store already."""
     return statement if dialect == "sqlite" else statement.with_for_update(skip_locked=skip_locked)
+
+
+@contextlib.contextmanager
+def _limited(tx: Tx, limit_s: float) -> Iterator[None]:
+    if tx.dialect == "postgresql":  # until the transaction ends
+        tx.execute(sa.text(f"SET LOCAL statement_timeout = {round(limit_s * 1000)}"))
+        yield
+        return
+    driver = tx.connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)  # noqa: S101 (what the dialect says)
+    deadline = time.monotonic() + limit_s
+    driver.set_progress_handler(lambda: time.monotonic() > deadline, SQLITE_STEPS)
+    try:
+        yield
+    finally:
+        driver.set_progress_handler(None, 0)
+
+
+def _was_ended(error: exc.DBAPIError) -> bool:
+    if isinstance(error.orig, sqlite3.OperationalError):
+        return getattr(error.orig, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT
+    return getattr(error.orig, "sqlstate", None) == "57014"  # query_canceled
 
 
 class Store:

@@ -25,6 +25,7 @@ class Picking:
     ) -> None:
         self.picked: list[candidates.Candidate] = []
         self.remembered = 0
+        self.remembered_as: list[settling.Identity] = []
         self._tx = tx
         self._owner = owner
         self._lease_until_ms = tx.now_ms + lease_ms
@@ -98,7 +99,9 @@ class Picking:
 
     def _remember(self, hits: list[candidates.Candidate], entries: Mapping[memo.Key, memo.Entry]) -> None:
         rows = [self._answer(each, entries[self._key(each)]) for each in sorted(hits, key=lambda hit: hit.uri)]
-        self.remembered += len(settling.store(self._tx, rows))
+        stored = settling.store(self._tx, rows)
+        self.remembered += len(stored)
+        self.remembered_as += sorted(stored)
 
     def _answer(self, each: candidates.Candidate, entry: memo.Entry) -> dict[str, Any]:
         now = serial.moment(self._tx.now_ms).isoformat()

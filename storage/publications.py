@@ -59,8 +59,12 @@ def advance(tx: engine.Tx, topic: str, owner: str, position: int) -> bool:
 
 def position(tx: engine.Tx, topic: str) -> int:
     """Return how far the feed has been sent; 0 before the first time."""
-    query = sa.select(_P.feed_position).where(_P.topic == topic)
-    return int(tx.execute(query).scalar_one_or_none() or 0)
+    return known_position(tx, topic) or 0
+
+
+def known_position(tx: engine.Tx, topic: str) -> int | None:
+    """Return how far the feed has been sent; None while nobody has ever stood for sending it."""
+    return tx.execute(sa.select(_P.feed_position).where(_P.topic == topic)).scalar_one_or_none()
 
 
 def set_aside(tx: engine.Tx, topic: str, uri: str, message: str, delay_ms: int) -> int:

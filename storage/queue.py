@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from facets.answers import FacetValue
 from facets.documents import Evaluation
-from storage import batches, candidates, engine, memo, picking, serial, settling, tables
+from storage import batches, candidates, engine, memo, picking, serial, settling, tables, tallies
 
 REMEMBERED_MAX = 500
 """Documents answered from the memo in one claim; a tenth of them on behalf of the reindex lane's share."""
@@ -60,12 +60,14 @@ class ClaimResult:
     """Claims, how many documents the memo answered instead, and when to look again.
 
     `next_due_ms` (store's clock): something becomes due then, or now when it is past; None: nothing is waited for, or
-    all slots were filled, so that there is no reason to wait.
+    all slots were filled, so that there is no reason to wait. `remembered_as` are the (uri, indexed_as) that the memo
+    answered.
     """
 
     claims: tuple[Claim, ...]
     remembered: int
     next_due_ms: int | None
+    remembered_as: tuple[settling.Identity, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +167,7 @@ def claim(
     active = _active(tx, {name: own for name, own in fingerprints.items() if name not in paused})
     if slots <= 0 or not active:
         return ClaimResult((), 0, None)
-    candidates.take_over(tx, active)
+    crashed = candidates.take_over(tx, active)
     round_ = picking.Picking(tx, owner, lease_ms, active, {memo.Key(*key) for key in busy_keys})
     share = min(reindex_slots_min, slots)
     if share > 0:
@@ -173,7 +175,10 @@ def claim(
     for lane in candidates.LANES:
         round_.pick(lane, slots - len(round_.picked), remembered_max=REMEMBERED_MAX - round_.remembered)
     next_due_ms = round_.next_due_ms() if len(round_.picked) < slots else None
-    return ClaimResult(_claims(tx, round_.picked, active, tx.now_ms + lease_ms), round_.remembered, next_due_ms)
+    if crashed:  # after everything else, as all tallies
+        tallies.add(tx, tallies.CRASHES, crashed)
+    claims = _claims(tx, round_.picked, active, tx.now_ms + lease_ms)
+    return ClaimResult(claims, round_.remembered, next_due_ms, tuple(round_.remembered_as))
 
 
 def answer(tx: engine.Tx, results: Sequence[Answered]) -> Settled:
@@ -232,6 +237,9 @@ def release(tx: engine.Tx, claims: Sequence[Released]) -> Settled:
         }
 
     stored = settling.settle(tx, rows, {"called": "bigint"}, changes)
+    crashed = {(each.uri, each.indexed_as) for each in claims if each.called} & stored
+    if crashed:
+        tallies.add(tx, tallies.CRASHES, len(crashed))
     return _result(tx, claims, stored, "releases_discarded")
 
 

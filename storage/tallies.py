@@ -5,6 +5,11 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from storage import engine, tables
 
+CRASHES = "crashes"
+"""Claims whose holder died or was stopped in mid-call: taken over, or released with a call under way."""
+DUPLICATES = "duplicates"
+"""Events that had been settled before under the same id: they came again at another place of the log."""
+
 _TALLIES = tables.TallyRow.__table__  # type: ignore[attr-defined]
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import exc
 
 from facets import errors
 from facets.documents import EventReason
-from storage import dead_letters, documents, engine, folding, outcomes, positions, settling, tables
+from storage import dead_letters, documents, engine, folding, outcomes, positions, settling, tables, tallies
 from storage.batches import chunks
 from storage.events import LOCAL_INCARNATION, LOCAL_PARTITION, Applied, Batch, Event, Outcome, Position
 from storage.positions import PartitionKey, PositionGap, PositionState
@@ -45,6 +45,7 @@ def apply(tx: engine.Tx, batches: Sequence[Batch]) -> Applied:
             moved[_partition(batch)] = positions.moved(state, batch.end, batch.last_timestamp_ms, batch.last_hash)
     found = _store(tx, fresh)  # 3
     positions.advance(tx, moved)  # 4
+    _count_duplicates(tx, found)
     return Applied(tuple(found), sum(len(batch.events) for batch in batches) - len(fresh))
 
 
@@ -60,11 +61,19 @@ def append(tx: engine.Tx, topic: str, events: Sequence[Event]) -> Applied:
     ]
     found = _store(tx, placed)
     positions.advance(tx, {partition: positions.moved(state, offsets.stop, None, None)})
+    _count_duplicates(tx, found)
     return Applied(tuple(found), 0)
 
 
 def _partition(batch: Batch) -> PartitionKey:
     return batch.topic, batch.incarnation, batch.partition
+
+
+def _count_duplicates(tx: engine.Tx, found: Sequence[Outcome]) -> None:
+    """Count last of all: the tally's row stays locked until the transaction ends."""
+    duplicates = sum(outcome.duplicate for outcome in found)
+    if duplicates:
+        tallies.add(tx, tallies.DUPLICATES, duplicates)
 
 
 def _store(tx: engine.Tx, events: Sequence[Event]) -> list[Outcome]:

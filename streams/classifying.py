@@ -7,7 +7,7 @@ import socket
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -33,6 +33,7 @@ class Classifying:
 
     side_chain: SideChain
     reindexer: Reindexer
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
 
 def assignments(project: Project) -> dict[str, Assignment]:
@@ -69,6 +70,7 @@ async def classifying(
         asyncio.create_task(work.reindexer.run(stop), name="reindexer"),
         asyncio.create_task(_keep_house(store, stop, memo_rows_max), name="housekeeping"),
     ]
+    work.tasks.extend(tasks)
     body = asyncio.current_task()
     died: list[BaseException] = []
 

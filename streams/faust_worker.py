@@ -22,6 +22,7 @@ from aiokafka.errors import KafkaError
 from facets import errors
 from storage.events import Raw
 from streams import write_worker
+from streams.broker_clock import BrokerClock
 from streams.log_reader import LogRecord
 from streams.settings import KafkaSettings
 from streams.write_worker import WriteWorker
@@ -112,6 +113,7 @@ class FaustWorker:
         self._app: DocumentsApp | None = None
         self.partitions: frozenset[int] | None = None
         """The partitions assigned to us; None while we are no member of the group."""
+        self.broker_clock = BrokerClock()
         self._ended: str | None = None
 
     @property
@@ -145,7 +147,7 @@ class FaustWorker:
 
         given = {} if self._commit_interval_s is None else {"commit_interval_s": self._commit_interval_s}
         app = self._app = faust_app.DocumentsApp(self._settings, self._topic, **given)
-        committer = _Committer(app, self._worker, self._check_s, self._is_assigned)
+        committer = _Committer(app, self._worker, self._check_s, self._is_assigned, self.broker_clock)
         app.listen(committer.deliver, committer.assign)
         parts: list[tuple[str, Awaitable[Any]]] = [
             ("stop", stop.wait()),
@@ -190,11 +192,14 @@ class FaustWorker:
 class _Committer:
     """Takes what is delivered and has it applied; the only one that talks to the write worker."""
 
-    def __init__(self, app: "DocumentsApp", worker: WriteWorker, check_s: float, on_assigned: Any) -> None:
+    def __init__(
+        self, app: "DocumentsApp", worker: WriteWorker, check_s: float, on_assigned: Any, clock: BrokerClock
+    ) -> None:
         self._app = app
         self._worker = worker
         self._check_s = check_s
         self._on_assigned = on_assigned
+        self._clock = clock
         self._inbox = Inbox()
         self._assigned: frozenset[int] | None = None
         self._delivered = 0
@@ -207,6 +212,8 @@ class _Committer:
         record = LogRecord(message.partition, message.offset, Raw(message.key, message.value, headers, stamp))
         size = len(message.key or b"") + len(message.value or b"") + sum(len(value) for _, value in headers)
         self._delivered += 1
+        if stamp is not None:
+            self._clock.note(stamp / 1000)
         await self._inbox.put(Delivered(event, record, size))
 
     def assign(self, partitions: frozenset[int]) -> None:

@@ -7,12 +7,13 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, DotEnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from facets import errors
 
 CONFIG_NAME = "facetline.toml"
+PORT_MAX = 65_535
 
 
 class KafkaSettings(BaseModel):
@@ -59,8 +60,18 @@ class Settings(BaseSettings):
     log_format: Literal["auto", "text", "json"] = Field(default="auto", description="auto: text on a terminal")
     write_deadline_s: float = Field(default=5.0, gt=0, le=60, description="seconds a write may take to be acknowledged")
     grace_s: float = Field(default=10.0, ge=0, le=600, description="seconds that running calls get at stop")
+    worker_http: str = Field(
+        default="127.0.0.1:8090",
+        description="host:port for a worker's /livez, /readyz and /metrics (port 0: a free one), or off",
+    )
     memo_rows_max: int = Field(default=1_000_000, ge=0, description="answers remembered; the oldest go first")
     kafka: KafkaSettings = Field(default_factory=KafkaSettings, description="the Kafka runtime")
+
+    @field_validator("worker_http")
+    @classmethod
+    def _check_address(cls, text: str) -> str:
+        listen_address(text)
+        return text
 
     @property
     def runtime(self) -> Literal["local", "kafka"]:
@@ -115,6 +126,21 @@ class _FileTable(PydanticBaseSettingsSource):
         named = [source()["config"] for source in self._earlier if "config" in source()]
         table = read_file(Path(named[0]) if named else Path(CONFIG_NAME)).get("settings", {})
         return table if isinstance(table, dict) else {"settings": table}
+
+
+def listen_address(text: str) -> tuple[str, int] | None:
+    """Return host and port to listen on; None for `off`.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if text == "off":
+        return None
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > PORT_MAX:
+        raise ValueError("give host:port, such as 127.0.0.1:8090 or [::1]:8090, or off")
+    return host, int(port)
 
 
 def read_file(path: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ delays or answers its one document and nothing else.
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -97,6 +97,11 @@ class SideChain:
     def slots(self) -> int:
         """Calls at once, over all evaluators."""
         return sum(lane.limits.concurrency for lane in self._lanes)
+
+    @property
+    def lanes(self) -> Sequence[Lane]:
+        """The evaluators and what they are allowed, to be looked at."""
+        return tuple(self._lanes)
 
     def wake(self) -> None:
         """Look at the queue now: something was written."""
@@ -235,7 +240,7 @@ class SideChain:
 
     def _take(self, lane: Lane, result: queue.ClaimResult, claimed_s: float) -> None:
         if result.remembered:
-            self.stats.remembered += result.remembered
+            self.stats.remember(lane, result)
             self._call_on_settled()
         for claim in result.claims:
             if self._leaving or lane.slots(self._clock()) < 1:  # it was refused, or fell silent, meanwhile
@@ -267,6 +272,8 @@ class SideChain:
         settlement = lane.end(call, verdict, now_s)
         seconds = 0.0 if call.started_s is None else now_s - call.started_s
         self._ended.append(endings.Ending(lane, call, settlement, seconds))
+        if call.started_s is not None:
+            self.stats.called(self._ended[-1])
         lane.look_at_s = now_s
         self._woken.set()
         self.stats.in_flight = len(self._running)

@@ -1,5 +1,11 @@
-"""What the side chain of one process has done: its counters, and one log line for each claim that is over."""
+"""What the side chain of one process has done: its counters, and one log line for each claim that is over.
 
+`document_settled` is the line of a document that has its answers or has failed, whether it was asked about or
+remembered; `call_ended` that of a claim which settled nothing.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,6 +14,7 @@ import structlog
 from storage import queue
 from streams.calls import Answer, CutOff, Failure, Unasked
 from streams.endings import Ending
+from streams.histogram import CALL_SECONDS, Histogram
 from streams.lanes import Lane, Retry, Settlement
 
 log = structlog.get_logger(__name__)
@@ -19,7 +26,11 @@ class Stats:
 
     `failed`, `retried` and `released` count what the store was told and took; `discarded` counts all results that were
     about something past. `remembered` documents were answered by the memo, without a call. `breakers` holds each
-    evaluator's breaker state, `not_active` the collections whose active definition is not ours.
+    evaluator's breaker state, `breaker_reasons` what opened those that are not closed, `not_active`
+    the collections whose active definition is not ours.
+
+    For metrics: `ended` claims by (evaluator, outcome, reason), `remembered_by` and `cost_usd` by evaluator, `tokens`
+    by (evaluator, kind), and how long the calls that were made took by evaluator.
     """
 
     calls: int = 0
@@ -31,7 +42,36 @@ class Stats:
     released: int = 0
     discarded: int = 0
     breakers: dict[str, str] = field(default_factory=dict)
+    breaker_reasons: dict[str, str] = field(default_factory=dict)
     not_active: frozenset[str] = frozenset()
+    ended: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    remembered_by: Counter[str] = field(default_factory=Counter)
+    tokens: Counter[tuple[str, str]] = field(default_factory=Counter)
+    cost_usd: dict[str, float] = field(default_factory=dict)
+    call_seconds: dict[str, Histogram] = field(default_factory=dict)
+
+    def called(self, ending: Ending) -> None:
+        """Count a call that was made and is over, whatever the store will say about its result."""
+        name, settlement = ending.lane.name, ending.settlement
+        self.call_seconds.setdefault(name, Histogram(CALL_SECONDS)).observe(ending.seconds)
+        if isinstance(settlement, Answer):
+            self.cost_usd[name] = self.cost_usd.get(name, 0.0) + (settlement.evaluated.cost_usd or 0.0)
+            for kind, count in _counts(settlement.evaluated.usage).items():
+                self.tokens[name, kind] += count
+
+    def remember(self, lane: Lane, result: queue.ClaimResult) -> None:
+        """Count and report documents that the memo answered."""
+        self.remembered += result.remembered
+        self.remembered_by[lane.name] += result.remembered
+        for uri, indexed_as in result.remembered_as:
+            log.info(
+                "document_settled",
+                action="remember",
+                uri=uri,
+                indexed_as=indexed_as,
+                outcome="stored",
+                evaluator=lane.name,
+            )
 
     def heard(self, endings: list[Ending], settled: queue.Settled) -> None:
         """Count and report endings that the store was told of, by what became of them there."""
@@ -39,10 +79,13 @@ class Stats:
         for ending in endings:
             claim = ending.call.claim
             if (claim.uri, claim.indexed_as) in held:
-                _report(ending, self._count(ending.settlement))
+                outcome = self._count(ending.settlement)
             else:
                 self.discarded += 1
-                _report(ending, "discarded")
+                outcome = "discarded"
+            reason = ending.settlement.reason if isinstance(ending.settlement, Failure | Retry) else ""
+            self.ended[ending.lane.name, outcome, str(reason)] += 1
+            _report(ending, outcome)
 
     def _count(self, settlement: Settlement) -> str:
         match settlement:
@@ -67,8 +110,12 @@ class Stats:
             return
         if now == "open":
             why = {"reason": settlement.reason, "error": settlement.message} if isinstance(settlement, Retry) else {}
+            if why:
+                self.breaker_reasons[lane.name] = f"{why['reason']}: {why['error']}"
             log.error("breaker_opened", evaluator=lane.name, **why)
         else:
+            if now == "closed":
+                self.breaker_reasons.pop(lane.name, None)
             log.warning("breaker_closed" if now == "closed" else "breaker_probing", evaluator=lane.name)
 
 
@@ -77,6 +124,7 @@ def _report(ending: Ending, outcome: str) -> None:
     claim, settlement = ending.call.claim, ending.settlement
     fields: dict[str, Any] = {
         "action": "evaluate",
+        "evaluator": ending.lane.name,
         "uri": claim.uri,
         "indexed_as": claim.indexed_as,
         "outcome": outcome,
@@ -87,8 +135,14 @@ def _report(ending: Ending, outcome: str) -> None:
         case Answer(evaluated=evaluated):
             fields |= {"tokens": evaluated.usage, "cost_usd": evaluated.cost_usd}
         case Failure(reason=reason, error=error):
-            fields |= {"reason": reason, "error": error}
+            fields |= {"reason": str(reason), "error": error}
         case Retry(reason=reason, delay_s=delay_s):
-            log.debug("call_retried", **fields, reason=reason, delay_s=round(delay_s, 3))
-            return
-    log.info("call_ended", **fields)
+            fields |= {"reason": str(reason), "delay_s": round(delay_s, 3)}
+            if outcome == "retried":
+                log.debug("call_retried", **fields)
+                return
+    log.info("document_settled" if outcome in {"stored", "failed"} else "call_ended", **fields)
+
+
+def _counts(usage: Mapping[str, object] | None) -> dict[str, int]:
+    return {kind: count for kind, count in (usage or {}).items() if isinstance(count, int) and count >= 0}

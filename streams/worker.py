@@ -16,12 +16,12 @@ import structlog
 from facets import errors
 from storage import definitions
 from storage.engine import Clock, Store, no_shift
+from streams import observing, topics, wiring, worker_http
 from streams import project as project_
-from streams import topics, wiring
 from streams.classifying import assignments, classifying, owner_name
 from streams.faust_worker import FaustWorker
 from streams.log_reader import KafkaLog
-from streams.project import Project
+from streams.members import Members
 from streams.publisher import Publisher
 from streams.settings import Settings
 from streams.write_worker import WriteWorker
@@ -41,26 +41,34 @@ async def run_worker(settings: Settings, *, clock_shift: Clock = no_shift) -> No
     """
     project = project_.load_project(settings)
     stop = asyncio.Event()
-    with _signals(stop):
+    members = Members(settings, project)
+    with _signals(stop, members):
         try:
             async with contextlib.AsyncExitStack() as opened:
 
                 async def store_opened() -> Store:
                     return await opened.enter_async_context(wiring.open_store(settings, clock_shift=clock_shift))
 
-                store = await _when_there(store_opened, stop)
+                # Shown from the first moment on, and no longer asked about when the store is closed.
+                observer = observing.Observer(members)
+                await opened.enter_async_context(worker_http.serving(settings, observer))
+                store = await _when_there(store_opened, stop, members)
+                opened.push_async_callback(observer.close)
                 if store is not None:
-                    await _run(settings, project, store, stop)
+                    members.store = store
+                    await _run(members, store, stop)
         finally:
             await project.close()
 
 
-async def _run(settings: Settings, project: Project, store: Store, stop: asyncio.Event) -> None:
+async def _run(members: Members, store: Store, stop: asyncio.Event) -> None:
+    settings, project = members.settings, members.project
     await store.write(definitions.activate_unknown, project.definitions)
-    found = await _when_there(lambda: topics.check_topics(settings.kafka, store), stop)
+    found = await _when_there(lambda: topics.check_topics(settings.kafka, store), stop, members)
     if found is None:
         return
-    documents = topics.topic_names(settings.kafka.topic_prefix).documents
+    documents = members.topics.documents
+    members.partitions = found[documents]
     async with (
         _log(settings, documents) as source,
         classifying(
@@ -78,21 +86,20 @@ async def _run(settings: Settings, project: Project, store: Store, stop: asyncio
             partitions=found[documents],
             on_applied=lambda _outcomes: work.side_chain.wake(),
         )
-        parts = {
-            "consumer": FaustWorker(settings.kafka, documents, worker).run(stop),
-            "publisher": Publisher(settings.kafka, store, owner=owner_name()).run(stop),
-        }
+        consumer = FaustWorker(settings.kafka, documents, worker)
+        publisher = Publisher(settings.kafka, store, owner=owner_name())
+        members.work, members.writer, members.consumer, members.publisher = work, worker, consumer, publisher
         log.info("worker_started", topic=documents, partitions=found[documents])
-        await _together(parts)
+        await _together(members, {"consumer": consumer.run(stop), "publisher": publisher.run(stop)})
     log.info("worker_stopped")
 
 
-async def _together(parts: Mapping[str, Coroutine[object, object, None]]) -> None:
+async def _together(members: Members, parts: Mapping[str, Coroutine[object, object, None]]) -> None:
     """Run all parts to their end; when one fails the others are cancelled, and its error is raised."""
     try:
         async with asyncio.TaskGroup() as running:
             for name, part in parts.items():
-                running.create_task(part, name=name)
+                members.tasks.append(running.create_task(part, name=name))
     except ExceptionGroup as group:
         raise group.exceptions[0] from None
 
@@ -106,14 +113,18 @@ async def _log(settings: Settings, topic: str) -> AsyncIterator[KafkaLog]:
         await source.stop()
 
 
-async def _when_there(open_: Callable[[], Awaitable[T]], stop: asyncio.Event) -> T | None:
+async def _when_there(open_: Callable[[], Awaitable[T]], stop: asyncio.Event, members: Members) -> T | None:
     """Try until what is needed is there; None when told to stop before."""
     pause_s = WAIT_FIRST_S
     while not stop.is_set():
         try:
-            return await open_()
+            found = await open_()
         except errors.TransientError as error:
+            members.waits_for = error.message
             log.warning("worker_waits", reason=error.message, pause_s=pause_s)
+        else:
+            members.waits_for = None
+            return found
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), pause_s)
         pause_s = min(pause_s * 2, WAIT_MOST_S)
@@ -121,7 +132,7 @@ async def _when_there(open_: Callable[[], Awaitable[T]], stop: asyncio.Event) ->
 
 
 @contextlib.contextmanager
-def _signals(stop: asyncio.Event) -> Iterator[None]:
+def _signals(stop: asyncio.Event, members: Members) -> Iterator[None]:
     """Let the first SIGINT or SIGTERM set `stop`, and a second one cancel everything."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
@@ -130,6 +141,7 @@ def _signals(stop: asyncio.Event) -> Iterator[None]:
             log.warning("worker_stops_at_once")
             task.cancel()
         log.info("worker_stops")
+        members.stopping = True
         stop.set()
 
     caught = (signal.SIGINT, signal.SIGTERM)

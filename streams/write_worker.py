@@ -14,8 +14,9 @@ import functools
 import hashlib
 import itertools
 import time
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 from aiokafka.partitioner import murmur2
@@ -28,6 +29,7 @@ from storage.engine import Store, Tx
 from storage.events import Applied, Batch, Event, Outcome, Position, Raw
 from storage.positions import PositionState
 from streams import events, failpoints, log_reader
+from streams.histogram import BATCH_EVENTS, BATCH_SECONDS, Histogram
 from streams.log_reader import Log, LogRecord
 
 EVENTS_MAX = 500
@@ -49,16 +51,21 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Stats:
-    """Counts since the start of this process."""
+    """Counts since the start of this process. `unchanged` has the `duplicates` in it."""
 
     applied: int = 0
     unchanged: int = 0
+    duplicates: int = 0
     rejected: int = 0
+    rejected_for: Counter[str] = field(default_factory=Counter)
     redelivered: int = 0
     reread: int = 0
     """Records taken from the log itself, because they did not come in order or not at all."""
     incarnations: int = 0
     misplaced: int = 0
+    batch_events: Histogram = field(default_factory=lambda: Histogram(BATCH_EVENTS))
+    batch_seconds: Histogram = field(default_factory=lambda: Histogram(BATCH_SECONDS))
+    """How long a batch's transaction took, retries and all."""
 
 
 class WriteWorker:
@@ -107,8 +114,10 @@ class WriteWorker:
 
     async def handle(self, records: Sequence[LogRecord]) -> None:
         """Apply what was delivered; return when everything up to the highest of these records has been committed."""
+        below: list[int] = []
         async with self._working:
-            await self._insist(functools.partial(self._handle, records))
+            await self._insist(functools.partial(self._handle, records, below))
+        self.stats.redelivered += below[0]
         self._failpoint("apply.after_commit")
 
     async def check_idle(self) -> int:
@@ -150,8 +159,11 @@ class WriteWorker:
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, RETRY_MOST_S)
 
-    async def _handle(self, records: Sequence[LogRecord]) -> None:
+    async def _handle(self, records: Sequence[LogRecord], below: list[int]) -> None:
+        """Apply what was delivered; `below` takes how many of these records had been applied when they came."""
         states = await self._look()
+        if not below:
+            below.append(sum(_is_below(states.get(record.partition), record) for record in records))
         in_order: list[Batch] = []
         for partition, group in itertools.groupby(sorted(records, key=_partition), key=_partition):
             delivered = list(group)
@@ -289,11 +301,14 @@ class WriteWorker:
 
     async def _apply(self, batches: Sequence[Batch]) -> None:
         misplaced = sum(self._misplaced(batch) for batch in batches)
+        started = self._clock()
         applied = await self._store.write(_commit, batches, misplaced, self._failpoint)
         now = self._clock()
+        self.stats.batch_events.observe(sum(len(batch.events) for batch in batches))
+        self.stats.batch_seconds.observe(now - started)
         self._sound_at.update({batch.partition: now for batch in batches})
         self.stats.misplaced += misplaced
-        self._count(applied)
+        self._count(applied, batches)
         self._on_applied(applied.outcomes)
 
     def _misplaced(self, batch: Batch) -> int:
@@ -316,23 +331,41 @@ class WriteWorker:
             )
         return len(wrong)
 
-    def _count(self, applied: Applied) -> None:
+    def _count(self, applied: Applied, batches: Sequence[Batch]) -> None:
         self.stats.redelivered += applied.redelivered
-        for outcome in applied.outcomes:
+        for outcome, (partition, offset) in zip(applied.outcomes, _places(applied, batches), strict=True):
             if outcome.outcome == "applied":
                 self.stats.applied += not outcome.duplicate
             elif outcome.outcome == "rejected":
                 self.stats.rejected += 1
+                self.stats.rejected_for[str(outcome.reason)] += 1
             self.stats.unchanged += outcome.outcome == "unchanged" or outcome.duplicate
+            self.stats.duplicates += outcome.duplicate
             log.info(
                 "event_settled",
+                action="apply",
                 topic=self._topic,
+                partition=partition,
+                offset=offset,
                 id=outcome.id,
                 uri=outcome.uri,
-                outcome=outcome.outcome,
+                outcome="duplicate" if outcome.duplicate else outcome.outcome,
                 reason=outcome.reason,
                 version=outcome.version,
+                indexed_as=outcome.indexed_as,
             )
+
+
+def _places(applied: Applied, batches: Sequence[Batch]) -> list[tuple[int, int]]:
+    """Return partition and offset of each outcome's event.
+
+    Events below the position have no outcome. Of equal ones those are the first, so places are given out from the end.
+    """
+    places = defaultdict(list)
+    for batch in batches:
+        for event, offset in zip(batch.events, batch.offsets, strict=True):
+            places[event.source, event.id, event.digest].append((batch.partition, offset))
+    return [places[each.source, each.id, each.digest].pop() for each in reversed(applied.outcomes)][::-1]
 
 
 def partition_of(key: bytes, partitions: int) -> int:
@@ -347,6 +380,10 @@ def _partition(record: LogRecord) -> int:
 def _continues(state: PositionState, records: Sequence[LogRecord]) -> bool:
     """Say whether these are exactly the next records."""
     return all(record.offset == state.next_offset + index for index, record in enumerate(records))
+
+
+def _is_below(state: PositionState | None, record: LogRecord) -> bool:
+    return state is not None and record.offset < state.next_offset
 
 
 def _mark(records: Sequence[LogRecord]) -> tuple[int | None, str | None]:

@@ -1,0 +1,138 @@
+"""Whether a worker is alive, and whether it is ready: what is wrong is named, with the way out.
+
+*Alive* asks nobody: the event loop answers and every part still runs; a store or a broker that is away is no reason to
+start a process again. *Ready* means that records flow from the broker into the store. An evaluator that its breaker
+stopped, or a definition that is not the active one, only *degrades* a ready worker: it goes on applying and publishing,
+nothing is gained by holding back a deployment, and in a rolling one new definitions are activated when all are there.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from streams.members import Members
+from streams.observing import Seen
+
+Level = Literal["ok", "degraded", "failed"]
+
+CLOCK_DIFFERENCE_S = 1.0
+"""Deadlines of writes are a few seconds; a clock that is off by more than this eats them up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    level: Level
+    detail: str
+
+
+def alive(members: Members) -> list[Check]:
+    """Return a check for the event loop, which is fine when this runs at all, and one for the parts."""
+    dead = members.dead
+    if dead:
+        parts = Check("parts", "failed", f"{', '.join(dead)} ended; start the worker again")
+    else:
+        parts = Check("parts", "ok", "all parts run")
+    return [Check("event_loop", "ok", "answers"), parts]
+
+
+def ready(members: Members, seen: Seen) -> list[Check]:
+    """Return all checks of readiness, in the order in which one rests on another."""
+    return [
+        *_stopping(members),
+        _away("store", seen.store_problem, "answers"),
+        _away("broker", seen.broker_problem, f"answers; {members.partitions} partitions"),
+        *_starting(members),
+        *_consuming(members),
+        *_publishing(members),
+        *_definitions(members, seen),
+        *_evaluators(members),
+        *_clock(members),
+    ]
+
+
+def level(checks: Iterable[Check]) -> Level:
+    """Return the worst level."""
+    found = {check.level for check in checks}
+    return "failed" if "failed" in found else "degraded" if "degraded" in found else "ok"
+
+
+def _stopping(members: Members) -> list[Check]:
+    return [Check("stop", "failed", "told to stop; running calls get their grace period")] if members.stopping else []
+
+
+def _away(name: str, problem: str | None, fine: str) -> Check:
+    return Check(name, "ok", fine) if problem is None else Check(name, "failed", problem)
+
+
+def _starting(members: Members) -> list[Check]:
+    if members.consumer is not None:
+        return []
+    return [Check("start", "failed", f"not started yet; waits for: {members.waits_for or 'its turn'}")]
+
+
+def _consuming(members: Members) -> list[Check]:
+    if members.consumer is None:
+        return []
+    owned, waits_for = members.consumer.partitions, members.consumer.waiting
+    if owned is None:
+        assignment = Check("assignment", "failed", f"waits for its first partitions{_because(waits_for)}")
+    elif owned:
+        assignment = Check("assignment", "ok", f"partitions {', '.join(map(str, sorted(owned)))}")
+    else:
+        assignment = Check("assignment", "ok", "no partition: others have them all; calls evaluators, and stands by")
+    return [assignment, Check("consumer", "failed", f"waits: {waits_for}") if waits_for else _fine("consumer")]
+
+
+def _publishing(members: Members) -> list[Check]:
+    if members.publisher is None:
+        return []
+    if members.publisher.waiting:
+        return [Check("publisher", "failed", f"waits: {members.publisher.waiting}")]
+    elected = members.publisher.position is not None
+    return [Check("publisher", "ok", "publishes" if elected else "another worker publishes; stands by")]
+
+
+def _definitions(members: Members, seen: Seen) -> list[Check]:
+    if seen.glance is None:
+        return []
+    foreign = [
+        each.name for each in members.project.definitions if seen.glance.fingerprints.get(each.name) != each.fingerprint
+    ]
+    if not foreign:
+        return [_fine("definitions")]
+    said = (
+        f"{', '.join(foreign)}: {members.settings.config} differs from the active definition, so this worker makes no"
+        " calls there; run 'facetline collections apply' to activate its own, or give it the active file"
+    )
+    return [Check("definitions", "degraded", said)]
+
+
+def _evaluators(members: Members) -> list[Check]:
+    if members.work is None:
+        return []
+    stopped = [lane for lane in members.work.side_chain.lanes if lane.breaker.state != "closed"]
+    if not stopped:
+        return [_fine("evaluators")]
+    named = ", ".join(
+        f"{lane.name}{_because(members.work.side_chain.stats.breaker_reasons.get(lane.name))}" for lane in stopped
+    )
+    return [Check("evaluators", "degraded", f"stopped until they answer again, documents wait: {named}")]
+
+
+def _clock(members: Members) -> list[Check]:
+    ahead_s = None if members.consumer is None else members.consumer.broker_clock.ahead_s
+    if ahead_s is None or ahead_s < CLOCK_DIFFERENCE_S:
+        return []
+    said = f"the broker's clock is {ahead_s:.1f} s ahead of this machine's at least; set both by NTP"
+    return [Check("clock", "degraded", said)]
+
+
+def _fine(name: str) -> Check:
+    return Check(name, "ok", "fine")
+
+
+def _because(reason: str | None) -> str:
+    return f" ({reason})" if reason else ""

@@ -1,0 +1,49 @@
+"""What runs in a worker process, as far as it has been started: what its health and its metrics are read from."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from streams import topics
+
+if TYPE_CHECKING:
+    from storage.engine import Store
+    from streams.classifying import Classifying
+    from streams.faust_worker import FaustWorker
+    from streams.project import Project
+    from streams.publisher import Publisher
+    from streams.settings import Settings
+    from streams.write_worker import WriteWorker
+
+
+@dataclass
+class Members:
+    """The parts of one worker; None is what has not been started yet.
+
+    `partitions` is the number of all partitions of the documents topic. `waits_for` says what the start waits for.
+    """
+
+    settings: "Settings"
+    project: "Project"
+    store: "Store | None" = None
+    partitions: int | None = None
+    work: "Classifying | None" = None
+    writer: "WriteWorker | None" = None
+    consumer: "FaustWorker | None" = None
+    publisher: "Publisher | None" = None
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    waits_for: str | None = None
+    stopping: bool = False
+
+    @property
+    def topics(self) -> topics.TopicNames:
+        """The names of the topics."""
+        return topics.topic_names(self.settings.kafka.topic_prefix)
+
+    @property
+    def dead(self) -> list[str]:
+        """The names of tasks that have ended although nothing was told to stop."""
+        if self.stopping:
+            return []
+        started = [*self.tasks, *(self.work.tasks if self.work is not None else ())]
+        return [task.get_name() for task in started if task.done()]

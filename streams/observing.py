@@ -1,0 +1,109 @@
+"""What a worker's store and broker say about the state of things, asked by whoever looks and kept for a moment.
+
+A look is bounded: no question is asked twice at once, none more often than once a second, expensive ones far less
+often, and whoever looks waits two seconds at most. What is not known is left out, and said.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from facets import errors
+from storage import census
+from storage.engine import Tx
+from streams.cached import Cached
+from streams.log_ends import Bounds, LogEnds
+from streams.members import Members
+
+WAIT_S = 2.0
+"""How long a look waits; Kubernetes gives a probe one second by default, Prometheus ten."""
+
+GLANCE_REST = 4
+"""A glance takes milliseconds, and so it is a second old at most, unless the store is slow."""
+COUNT_REST = 50
+"""Counting takes a fiftieth of the time of one connection at most, however much there is to count."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The answers of one look; None where there was none.
+
+    `counted_s` is how old the glance and each of the counts is, in seconds by its name.
+    """
+
+    glance: census.Glance | None
+    bounds: Mapping[int, Bounds] | None
+    store_problem: str | None
+    broker_problem: str | None
+    waiting: census.Waiting | None = None
+    documents: Mapping[str, Mapping[str, int]] | None = None
+    letters: Mapping[str, int] | None = None
+    counted_s: Mapping[str, float] | None = None
+
+
+class Observer:
+    """Asks for one worker; made before its store and topics are there, and closed before they go."""
+
+    def __init__(self, members: Members, *, wait_s: float = WAIT_S) -> None:
+        self.members = members
+        self._ends = LogEnds(members.settings.kafka, members.topics.documents)
+        self._glance = Cached(self._reading(self._look), wait_s=wait_s, rest=GLANCE_REST)
+        self._bounds = Cached(self._ask_bounds, wait_s=wait_s, rest=GLANCE_REST)
+        self._waiting = Cached(self._reading(census.waiting), wait_s=wait_s, rest=COUNT_REST, stale=True)
+        self._documents = Cached(self._reading(census.by_status), wait_s=wait_s, rest=COUNT_REST, stale=True)
+        self._letters = Cached(self._reading(census.open_letters), wait_s=wait_s, rest=COUNT_REST, stale=True)
+
+    async def look(self) -> Seen:
+        """Return what health needs: it costs little, whatever the store holds."""
+        glance, bounds = await asyncio.gather(self._glance.get(), self._bounds.get())
+        return Seen(glance, bounds, self._glance.problem, self._bounds.problem)
+
+    async def look_closely(self) -> Seen:
+        """Return the counts as well; where the store does not answer, nobody waits for them in vain."""
+        seen = await self.look()
+        if seen.glance is None:
+            return seen
+        waiting, documents, letters = await asyncio.gather(
+            self._waiting.get(), self._documents.get(), self._letters.get()
+        )
+        ages = {
+            "glance": self._glance.age_s,
+            "pending": self._waiting.age_s,
+            "documents": self._documents.age_s,
+            "dead_letters": self._letters.age_s,
+        }
+        return Seen(
+            seen.glance,
+            seen.bounds,
+            seen.store_problem,
+            seen.broker_problem,
+            waiting,
+            documents,
+            letters,
+            {name: age for name, age in ages.items() if age is not None},
+        )
+
+    async def close(self) -> None:
+        """Ask no longer, and close the connection to the broker."""
+        for question in (self._glance, self._bounds, self._waiting, self._documents, self._letters):
+            await question.close()
+        await self._ends.stop()
+
+    def _look(self, tx: Tx) -> census.Glance:
+        names = self.members.topics
+        return census.glance(tx, names.documents, names.facets)
+
+    def _reading(self, function: Callable[[Tx], T]) -> Callable[[], Awaitable[T]]:
+        async def ask() -> T:
+            store = self.members.store
+            if store is None:
+                raise errors.StoreUnavailable(self.members.waits_for or "the store is not open yet")
+            return await store.read(function)
+
+        return ask
+
+    async def _ask_bounds(self) -> Mapping[int, Bounds]:
+        return await self._ends.ask(range(self.members.partitions or 0))
