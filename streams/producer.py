@@ -127,6 +127,10 @@ class Producer:
                 return sent_ms, future
         except MessageSizeTooLargeError as error:
             raise _too_large() from error
+        except UnicodeEncodeError as error:  # of a dead letter that another client wrote
+            raise errors.InvalidEvent(
+                EventReason.INVALID_TEXT, "a header's name is not UTF-8, so it cannot be sent"
+            ) from error
         except (KafkaError, OSError, TimeoutError) as error:
             if isinstance(error, KafkaError) and not error.retriable:
                 self._replace()

@@ -14,6 +14,7 @@ from streams import events as wire
 from streams.pipeline import Pipeline, Sent
 
 CHUNK = 100
+Going = tuple[events.DeadLetter, Sent]
 
 
 async def redrive(pipeline: Pipeline, *, ids: Sequence[int], reason: str | None) -> list[dict[str, Any]]:
@@ -47,7 +48,7 @@ async def _letter(pipeline: Pipeline, letter_id: int) -> events.DeadLetter:
 
 async def _send(pipeline: Pipeline, active: Definitions, letters: Sequence[events.DeadLetter]) -> list[dict[str, Any]]:
     results: list[dict[str, Any]] = []
-    going: list[tuple[events.DeadLetter, Sent]] = []
+    going: list[Going] = []
     for letter in letters:
         if letter.reason == "log_truncated":  # it stands for records that no longer exist
             results.append({"id": letter.id, "outcome": "impossible", "reason": letter.reason})
@@ -55,7 +56,24 @@ async def _send(pipeline: Pipeline, active: Definitions, letters: Sequence[event
             going.append((letter, _again(letter, active)))
         else:
             results.append({"id": letter.id, "outcome": "closed", "reason": letter.reason})
+    try:
+        return results + await _appended(pipeline, going)
+    except errors.InvalidEvent:  # one of them cannot be sent; what was sent beside it may be sent twice
+        for one in going:
+            results += await _alone(pipeline, one)
+        return results
+
+
+async def _alone(pipeline: Pipeline, one: Going) -> list[dict[str, Any]]:
+    try:
+        return await _appended(pipeline, [one])
+    except errors.InvalidEvent as refused:
+        return [{"id": one[0].id, "outcome": "impossible", "reason": refused.reason}]
+
+
+async def _appended(pipeline: Pipeline, going: Sequence[Going]) -> list[dict[str, Any]]:
     outcomes = await pipeline.append([sent for _, sent in going])
+    results = []
     for place, (letter, _) in enumerate(going):
         outcome = outcomes[place] if outcomes is not None else None
         said = "sent" if outcome is None else outcome.outcome

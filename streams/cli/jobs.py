@@ -30,6 +30,8 @@ def reindex(
     """Ask again: documents without facets, the outdated ones, or all."""
     if outdated and force:
         raise typer.BadParameter("give --outdated or --force, not both; --force takes the outdated ones too")
+    if scope == "":
+        raise typer.BadParameter("--scope is empty; name one, or leave it out to ask about all of the collection")
     mode: Literal["missing", "outdated", "force"] = "force" if force else "outdated" if outdated else "missing"
 
     async def work() -> int | None:

@@ -212,6 +212,7 @@ USAGE = [
     (("import", "-", "--collection", "ticket"), "did you mean 'tickets'"),
     (("reindex", "ticket"), "did you mean 'tickets'"),
     (("reindex", "tickets", "--outdated", "--force"), "not both"),
+    (("reindex", "tickets", "--scope", ""), "--scope is empty"),
     (("reindex", "tickets", "--filter", "nothing = 1"), "nothing"),
     (("dlq", "redrive"), "--reason"),
     (("jobs", "show", "\udcff"), "UTF-8"),

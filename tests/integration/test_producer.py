@@ -67,16 +67,26 @@ async def test_the_brokers_clock_is_learnt_from_acknowledgements(kafka_bootstrap
     assert abs(deadline - (time.time() + 5) * 1000) < 1500
 
 
-async def test_a_record_that_no_topic_takes_is_refused_before_it_is_sent(kafka_bootstrap: str, topic_prefix: str):
-    """Too large: refused by name, and the producer goes on."""
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (events.Message(b"k", b"x" * (kafka_clients.RECORD_BYTES_MAX + 1)), "too_large"),
+        (events.Message(b"k", b"x", (("\udcff", b"y"),)), "invalid_text"),
+    ],
+    ids=["too large", "header name"],
+)
+async def test_a_record_that_no_topic_takes_is_refused_before_it_is_sent(
+    kafka_bootstrap: str, topic_prefix: str, message: events.Message, reason: str
+):
+    """Too large, or a header's name that is not UTF-8: refused by name, and the producer goes on."""
     settings, topic = await _made(kafka_bootstrap, topic_prefix)
     producer = Producer(settings)
     with pytest.raises(errors.InvalidEvent) as refused:
-        await producer.send(events.Message(b"k", b"x" * (kafka_clients.RECORD_BYTES_MAX + 1)), topic)
+        await producer.send(message, topic)
     after = await producer.send(_write("tickets/t1", "e1"), topic)
     await producer.stop()
 
-    assert refused.value.reason == "too_large"
+    assert refused.value.reason == reason
     assert after.offset == 0
 
 
