@@ -139,7 +139,10 @@ def _signals(stop: asyncio.Event, members: Members) -> Iterator[None]:
     def told() -> None:
         if stop.is_set() and task is not None:
             log.warning("worker_stops_at_once")
+            if members.work is not None:  # cancelling alone would let calls have their grace, while others still leave
+                members.work.side_chain.halt()
             task.cancel()
+            return
         log.info("worker_stops")
         members.stopping = True
         stop.set()

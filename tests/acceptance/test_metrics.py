@@ -13,23 +13,19 @@ import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import aiohttp
 import kafka_topics
 import pytest
 import runtimes
 import sqlalchemy as sa
 from polling import eventually
-from prometheus_client.parser import text_string_to_metric_families
 from runtimes import ANSWERED_S, PARTITIONS, Case, Site
+from worker_pages import ANY_PORT, Pages, Samples
 
 from storage.engine import Tx
 from streams import events, log_ends, metrics, topics
 from streams.events import Message
-
-Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres, pytest.mark.timeout(240)]
 
@@ -50,7 +46,7 @@ def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     with runtimes.made("kafka", tmp_path_factory.mktemp("site"), request.getfixturevalue) as site:
         if request.param == "sqlite":
             del site.place.settings["FACETLINE_STORE_URL"]
-        site.place.settings["FACETLINE_WORKER_HTTP"] = "127.0.0.1:0"
+        site.place.settings.update(ANY_PORT)
         site.define(concurrency=4, call_s=120)
         yield site
 
@@ -62,56 +58,12 @@ async def case(watched: Site) -> AsyncIterator[Case]:
         yield made
 
 
-class Page:
-    """The HTTP address of the worker that was started as the nth."""
-
-    def __init__(self, site: Site, nth: int) -> None:
-        self.log = site.folder / f"worker-{nth}.log"
-
-    async def base(self) -> str:
-        """Wait until the worker has said where it is."""
-        found = await eventually(self._said, deadline_s=ANSWERED_S, what="the worker serves HTTP")
-        return f"http://{found['host']}:{found['port']}"
-
-    def _said(self) -> dict[str, Any] | None:
-        return next((line for line in lines(self.log) if line["event"] == "worker_http_started"), None)
-
-    async def get(self, path: str) -> tuple[int, str]:
-        """Return a page's status and text."""
-        async with aiohttp.ClientSession() as session, session.get(await self.base() + path) as reply:
-            return reply.status, await reply.text()
-
-    async def ready(self) -> None:
-        """Wait until the worker is ready, degraded or not."""
-
-        async def look() -> bool:
-            return (await self.get("/readyz"))[0] == 200
-
-        await eventually(look, deadline_s=ANSWERED_S, every_s=0.2, what="the worker is ready")
-
-    async def samples(self) -> Samples:
-        """Return every sample of /metrics that is ours."""
-        _, text = await self.get("/metrics")
-        return {
-            (sample.name, frozenset(sample.labels.items())): sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-            if family.name.startswith("facetline_")
-        }
-
-
-def lines(log: Path) -> list[dict[str, Any]]:
-    """Return the lines of a worker's log; the last one may be half written."""
-    found = log.read_text(errors="replace").split("\n")[:-1] if log.exists() else []
-    return [json.loads(line) for line in found if line.startswith("{")]
-
-
 def key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
     """Return what a sample is found by."""
     return name, frozenset(labels.items())
 
 
-async def first_worker(case: Case, page: Page) -> None:
+async def first_worker(case: Case, page: Pages) -> None:
     """Have everything happen that the first worker can tell."""
     sent = [case.message(f"t{number}", f"billing {number}") for number in range(4)]
     sent += [
@@ -147,7 +99,7 @@ async def first_worker(case: Case, page: Page) -> None:
     await published(page)
 
 
-async def published(page: Page) -> None:
+async def published(page: Pages) -> None:
     """Wait until everything that changed has been sent."""
 
     async def look() -> bool:
@@ -206,7 +158,7 @@ async def known(case: Case) -> dict[str, Any]:
     return {**await case.pipeline.store.read(truth), "calls": len(case.site.script.calls())}
 
 
-async def still(case: Case, page: Page) -> tuple[Samples, dict[str, Any], int]:
+async def still(case: Case, page: Pages) -> tuple[Samples, dict[str, Any], int]:
     """Return a page, the truth of that moment and when it ended: nothing moved since the oldest count of the page."""
     seen: dict[str, Any] = {}
     since_s = 0.0
@@ -353,7 +305,7 @@ class Told:
 async def story(case: Case) -> Told:
     """Let two workers live through everything that is counted."""
     site, names = case.site, topics.topic_names(case.site.settings.kafka.topic_prefix)
-    first, second, stand = Page(site, 1), Page(site, 2), site.folder / "stand"
+    first, second, stand = Pages(site, 1), Pages(site, 2), site.folder / "stand"
     with site.worker() as worker:
         await first.ready()
         await first_worker(case, first)
@@ -371,7 +323,7 @@ async def story(case: Case) -> Told:
         await eventually(lambda: "breaker_opened" in second.log.read_text(), deadline_s=ANSWERED_S)
         await published(second)
         of_second, found, after_ms = await still(case, second)
-        said = [line for page in (first, second) for line in lines(page.log)]
+        said = [*first.lines(), *second.lines()]
         status, text = await second.get("/readyz")
         count = int(sum(each[key(metrics.PUBLISHED)] for each in (of_first, of_second)))
         sent = await kafka_topics.contents(site.settings.kafka, names.facets, count)
@@ -429,7 +381,7 @@ async def _bounds(site: Site) -> dict[int, log_ends.Bounds]:
         await ends.stop()
 
 
-async def _lagging(page: Page, records: int) -> dict[str, float] | None:
+async def _lagging(page: Pages, records: int) -> dict[str, float] | None:
     samples = await page.samples()
     lags = {dict(labels)["partition"]: value for (name, labels), value in samples.items() if name == metrics.LAG}
     return lags if sum(lags.values()) == records else None
