@@ -210,8 +210,9 @@ class WriteWorker:
         1. A partition never seen begins at the log's start. 2. An end below the position, or another record just below
         it, is another log: it is applied from its start. 3. What the log no longer has is one dead letter.
         """
-        first, end = await self._log.bounds(partition)
+        # The position first: another worker may move it meanwhile, but never above an end that is asked for later.
         state = (await self._store.read(positions.get, self._topic)).get(partition)
+        first, end = await self._log.bounds(partition)
         if state is None:
             state = await self._store.write(positions.first_seen, self._topic, partition, first)  # 1
         if await self._is_another_log(partition, state, first, end):  # 2
