@@ -12,6 +12,7 @@ two at least, so that 0.5 and 0.4 do not pass as "rounded to one".
 import json
 import math
 import re
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -29,6 +30,10 @@ EXACT = 1e-6
 DECIMALS_MIN, DECIMALS_MAX = 2, 15
 """Hosted decision models round to two decimals without declaring it; a double has 15 that can be relied on."""
 
+PART_CHARS_MAX = 16 * 1024
+DEPTH_MAX = 8
+"""Usage and notes are a few numbers and words; each document keeps its own."""
+
 SHOWN_CHARS_MAX = 80
 """A message quotes no more than this of what a model said: it may be a piece of the document."""
 
@@ -42,8 +47,12 @@ def check_evaluated(questions: Mapping[str, Question], evaluated: Evaluated, *, 
     Raises:
         InvalidAnswer: names the question, or the part of the result, and what is wrong with it.
     """
+    for part in ("model", "confidence_source"):
+        _check_text(part, getattr(evaluated, part))
     if not evaluated.model:
         raise InvalidAnswer("The evaluator did not say which model answered.")
+    for part in ("usage", "notes"):
+        _check_mapping(part, getattr(evaluated, part))
     if evaluated.cost_usd is not None and not (_is_number(evaluated.cost_usd) and evaluated.cost_usd >= 0):
         raise InvalidAnswer(
             f"The cost must be a finite number of dollars, 0 or more, not {_shown(evaluated.cost_usd)}."
@@ -158,6 +167,25 @@ def _check_names(what: str, one: str, found: Iterable[str], expected: Collection
         raise InvalidAnswer(f"{what} name an unknown {one}, {_listed(sorted(map(str, unknown)))}.")
 
 
+def _check_text(part: str, value: Any) -> None:
+    if value is not None and not isinstance(value, str):
+        raise InvalidAnswer(f"The result's {part} must be text, not {_shown(value)}.")
+
+
+def _check_mapping(part: str, value: Any) -> None:
+    if value is None:
+        return
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise InvalidAnswer(f"The result's {part} must be an object with text for names, not {_shown(value)}.")
+    if _is_deeper(value, DEPTH_MAX):
+        raise InvalidAnswer(f"The result's {part} is nested deeper than {DEPTH_MAX} levels.")
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else None
+    return parts is not None and (levels == 0 or any(_is_deeper(part, levels - 1) for part in parts))
+
+
 def _check_storable(part: str, value: Any) -> None:
     """Refuse what JSON in UTF-8 or a text column cannot hold: NaN, infinities, lone surrogates, NUL, foreign types."""
     try:
@@ -165,6 +193,10 @@ def _check_storable(part: str, value: Any) -> None:
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidAnswer(f"The result's {part} cannot be stored as JSON: {_shown(str(error))}.") from error
+    if len(text) > PART_CHARS_MAX:
+        raise InvalidAnswer(
+            f"The result's {part} has {len(text)} characters as JSON, at most {PART_CHARS_MAX} are kept."
+        )
     if NUL_ESCAPED.search(text):
         raise InvalidAnswer(f"The result's {part} contains a NUL character.")
 
@@ -181,7 +213,7 @@ def _decimals_shown(values: Collection[float]) -> int:
 def _is_number(value: Any) -> bool:
     if isinstance(value, float):
         return math.isfinite(value)
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -189,5 +221,8 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 (anybody's object, or an integer of too many digits)
+        text = f"a {type(value).__name__}"
     return text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}…"

@@ -158,7 +158,7 @@ def _verdict_on(error: Exception, call_s: float) -> Verdict:
         case errors.EvaluatorMisconfigured():
             return Trouble(DocumentReason.UNAVAILABLE, said(error), misconfigured=True)
         case errors.EvaluatorUnavailable(reason=reason, retry_after_s=wish_s):
-            return Trouble(_known(reason, DocumentReason.UNAVAILABLE), said(error), retry_after_s=wish_s)
+            return Trouble(_known(reason, DocumentReason.UNAVAILABLE), said(error), retry_after_s=_wish_s(wish_s))
         case errors.EvaluationFailed(reason=reason):
             return Failure(_known(reason, DocumentReason.EVALUATOR_ERROR), said(error), type(error).__name__)
         case _:
@@ -176,6 +176,11 @@ def _too_long(call: Call) -> Failure | None:
 def _failed(error: BaseException) -> Failure:
     name = type(error).__name__
     return Failure(DocumentReason.EVALUATOR_ERROR, f"{name}: {said(error)}"[:MESSAGE_CHARS_MAX], name)
+
+
+def _wish_s(told: object) -> float | None:
+    """Return a Retry-After as a number: what somebody's evaluator hands on may be the header's text."""
+    return told if isinstance(told, int | float) else None
 
 
 def _known(reason: str, otherwise: DocumentReason) -> str:

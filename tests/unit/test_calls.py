@@ -58,6 +58,16 @@ async def test_what_will_not_pass_is_a_failure(raised: BaseException, reason: st
     assert verdict.reason == reason
 
 
+async def test_a_wish_that_is_no_number_is_left_out():
+    """An evaluator that hands the header's text on fails its document for a while, and nothing else."""
+    wish: Any = "soon"
+
+    verdict = await calls.ask(call(FakeEvaluator(EvaluatorUnavailable("no", retry_after_s=wish))))
+
+    assert isinstance(verdict, calls.Trouble)
+    assert verdict.retry_after_s is None
+
+
 async def test_a_call_has_a_wall_clock_limit():
     """An evaluator that never answers is cut off."""
     began_s = time.monotonic()

@@ -108,13 +108,28 @@ def test_ids_that_are_special_elsewhere_are_plain_names():
         validation.check({"__class__": topic}, {"__class__": answers.ChoiceAnswer(choice="__class__")})
 
 
+def nested(levels: int) -> Any:
+    """Return an object with so many levels."""
+    found: Any = 1
+    for _ in range(levels):
+        found = {"deeper": found}
+    return found
+
+
 def test_a_whole_result_passes():
     """A result with answers, usage, notes and a cost passes."""
     confident = {"q": CHOSEN.model_copy(update={"confidence": 0.5})}
 
     validation.check_evaluated(
         {"q": TOPIC},
-        Evaluated(confident, "m@1", "softmax", {"input_tokens": 3}, 0.001, {"truncated": True, "path": "C:\\u0000"}),
+        Evaluated(
+            confident,
+            "m@1",
+            "softmax",
+            {"input_tokens": 3},
+            0.001,
+            {"truncated": True, "path": "C:\\u0000", "deep": nested(7)},
+        ),
     )
 
 
@@ -128,8 +143,18 @@ def test_a_whole_result_passes():
         ("usage", {"tokens": {1, 2}}),
         ("notes", {"text": "\ud800"}),
         ("notes", {"text": "a\0b"}),
+        ("model", 5),
+        ("confidence_source", 5),
+        ("usage", {1: 2}),
+        ("usage", [["tokens", 3]]),
+        ("usage", "tokens"),
+        ("notes", {"tokens": 10**5_000}),
+        ("notes", {"text": "x" * validation.PART_CHARS_MAX}),
+        ("notes", nested(validation.DEPTH_MAX + 1)),
+        ("notes", nested(5_000)),
         ("cost_usd", -1.0),
         ("cost_usd", math.inf),
+        ("cost_usd", 10**400),
     ],
 )
 def test_a_result_that_cannot_be_stored_is_refused(part: str, value: Any):
