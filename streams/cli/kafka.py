@@ -15,7 +15,6 @@ topics_app = typer.Typer(help="Make the Kafka topics, or check them.", no_args_i
 letters_app = typer.Typer(help="Events that could not be applied: look at them, send them again.", no_args_is_help=True)
 
 LETTERS_MAX = 100
-REDRIVE_CHUNK = 100
 
 
 def worker(config: options.Config = None, folder: options.Folder = None) -> None:
