@@ -43,6 +43,9 @@ def test_bootstrap_servers_alone_choose_kafka(monkeypatch: pytest.MonkeyPatch) -
         ("FACETLINE_GRACE_S", "soon", "grace_s"),
         ("FACETLINE_KAFKA__SECURITY_PROTOCOL", "TLS", "FACETLINE_KAFKA__SECURITY_PROTOCOL"),
         ("FACETLINE_KAFKA__TOPIC_PREFIX", "a b", "topic_prefix"),
+        ("FACETLINE_WORKER_HTTP", "8090", "host:port"),
+        ("FACETLINE_WORKER_HTTP", "127.0.0.1:99999", "worker_http"),
+        ("FACETLINE_WORKER_HTTP", ":8090", "worker_http"),
     ],
 )
 def test_wrong_value_is_named_with_its_variable(
