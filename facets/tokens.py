@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from facets import errors
 
+CHARS_MAX = 16 * 1024
+"""Above what two ids of 512 bytes need, each byte with an escape of six."""
+
 
 @dataclass(frozen=True, slots=True)
 class WriteToken:
@@ -61,10 +64,12 @@ def decode(text: str) -> Token:
     Raises:
         InvalidCursor: the text is no token of ours.
     """
+    if len(text) > CHARS_MAX:
+        raise _damaged(text)
     try:
         parts = json.loads(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
-    except (binascii.Error, ValueError) as error:
-        raise errors.InvalidCursor(f"token {text[:40]!r} is damaged; pass one that a reply gave you") from error
+    except (binascii.Error, ValueError, RecursionError) as error:
+        raise _damaged(text) from error
     match parts:
         case [str(store_id), str(uri), int(version)]:
             return WriteToken(store_id, uri, version)
@@ -72,4 +77,8 @@ def decode(text: str) -> Token:
             return FeedToken(store_id, position)
         case [str(store_id), str(source), str(event_id)]:
             return EventToken(store_id, source, event_id)
-    raise errors.InvalidCursor(f"token {text[:40]!r} is damaged; pass one that a reply gave you")
+    raise _damaged(text)
+
+
+def _damaged(text: str) -> errors.InvalidCursor:
+    return errors.InvalidCursor(f"token {text[:40]!r} is damaged; pass one that a reply gave you")

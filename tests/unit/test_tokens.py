@@ -1,5 +1,7 @@
 """Consistency tokens: what goes out comes back, and nothing else is taken."""
 
+import base64
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +26,14 @@ def test_token_survives_its_text(token: tokens.Token) -> None:
     assert all(letter.isalnum() or letter in "-_" for letter in text)
 
 
-@pytest.mark.parametrize("text", ["", "x", "!!!", "bnVsbA", "WzFd", "W10", "WyJhIiwiYiIsImMiLCJkIl0", "é"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "x", "!!!", "bnVsbA", "WzFd", "W10", "WyJhIiwiYiIsImMiLCJkIl0", "é"),
+        pytest.param(base64.urlsafe_b64encode(b"[" * 3_000 + b"]" * 3_000).decode(), id="deep"),
+        pytest.param("W" * 10_000_000, id="long"),
+    ],
+)
 def test_damaged_token_is_refused(text: str) -> None:
     """Anything else is refused with the way out."""
     with pytest.raises(errors.InvalidCursor, match="token"):
