@@ -26,8 +26,10 @@ SETTINGS = {
     "KAFKA_PROCESS_ROLES": "broker,controller",
     "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9093",
     "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
-    "KAFKA_LISTENERS": "PLAINTEXT://:9092,CONTROLLER://localhost:9093",
-    "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    # The node talks to itself, too (transactions), and the port that clients are told is not there inside.
+    "KAFKA_LISTENERS": "PLAINTEXT://:9092,CONTROLLER://localhost:9093,INSIDE://localhost:9094",
+    "KAFKA_INTER_BROKER_LISTENER_NAME": "INSIDE",
+    "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,INSIDE:PLAINTEXT",
     "KAFKA_LOG_DIRS": "/var/lib/kafka/data",
     "KAFKA_AUTO_CREATE_TOPICS_ENABLE": "false",
     "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
@@ -120,7 +122,8 @@ def _node(image: str, port: int) -> "DockerContainer":
 
     # Its cleaner is one more image to fetch. `running` removes the container, also after a failure.
     testcontainers_config.ryuk_disabled = True
-    node = DockerContainer(image, env={**SETTINGS, "KAFKA_ADVERTISED_LISTENERS": f"PLAINTEXT://127.0.0.1:{port}"})
+    advertised = f"PLAINTEXT://127.0.0.1:{port},INSIDE://localhost:9094"
+    node = DockerContainer(image, env={**SETTINGS, "KAFKA_ADVERTISED_LISTENERS": advertised})
     node.ports["9092/tcp"] = ("127.0.0.1", port)  # its methods would publish the port to everybody
     return node.waiting_for(LogMessageWaitStrategy("Kafka Server started").with_startup_timeout(START_LIMIT_S))
 
