@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from facets.documents import BODY_BYTES_MAX
 from streams.cli import options, output, running
 
 Wait = Literal["none", "applied", "answered"]
@@ -158,6 +157,8 @@ def seconds(text: str) -> float:
 
 
 def _body(source: str | None, body: str | None, file: Path | None) -> str | None:
+    from facets.documents import BODY_BYTES_MAX
+
     if source not in {None, "-"}:
         raise typer.BadParameter(f"{source!r} is no body; use --body TEXT, --file PATH, or - for standard input")
     if sum(given is not None for given in (source, body, file)) > 1:

@@ -1,11 +1,12 @@
 """Options that several commands share, and the settings they lead to."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streams.settings import Settings, load_settings
+if TYPE_CHECKING:
+    from streams.settings import Settings
 
 Config = Annotated[
     Path | None, typer.Option("--config", help="File with collections and evaluators.", show_default=False)
@@ -18,13 +19,14 @@ Filter = Annotated[
 ]
 
 
-def settings(config: Path | None, folder: Path | None) -> Settings:
+def settings(config: Path | None, folder: Path | None) -> "Settings":
     """Return the settings in force and set up logging by them.
 
     Raises:
         InvalidSettings: naming the setting and where it can be set.
     """
-    from streams import logs  # structlog, only once a command really runs
+    from streams import logs  # pydantic and structlog, only once a command really runs
+    from streams.settings import load_settings
 
     found = load_settings(config=config, data_folder=folder)
     logs.configure(found.log_level, found.log_format)

@@ -21,6 +21,8 @@ PACKAGES = {"streams", "evaluators", "facets", "storage"}
 LOCKS = ("requirements.lock", "requirements-dev.lock")
 # Libraries that take long to import and that printing help does not need.
 HEAVY = (
+    "pydantic",
+    "structlog",
     *("litellm", "onnxruntime", "tokenizers", "numpy", "faust", "aiokafka"),
     *("sqlmodel", "sqlalchemy", "alembic", "psycopg", "duckdb"),
 )
