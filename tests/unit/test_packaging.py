@@ -21,8 +21,7 @@ PACKAGES = {"streams", "evaluators", "facets", "storage"}
 LOCKS = ("requirements.lock", "requirements-dev.lock")
 # Libraries that take long to import and that printing help does not need.
 HEAVY = (
-    "pydantic",
-    "structlog",
+    *("pydantic_settings", "structlog"),
     *("litellm", "onnxruntime", "tokenizers", "numpy", "faust", "aiokafka"),
     *("sqlmodel", "sqlalchemy", "alembic", "psycopg", "duckdb"),
 )
