@@ -12,6 +12,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,15 @@ if TYPE_CHECKING:
 BATCH_ROWS_MAX = 5_000
 # Search shares the machine with the side chain and, in the local runtime, with the model.
 THREADS_MAX = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records and what was made of them: texts for DuckDB by collection, by the definitions of then."""
+
+    records: Sequence[Record] | Sequence[Shown]
+    makers: Mapping[str, rows.RowMaker]
+    texts: Sequence[tuple[str, str]]
 
 
 class View:
@@ -86,14 +96,32 @@ class View:
         nothing. Deleted documents stay inside, hidden, as guards. Records of collections that are not defined here are
         passed over.
         """
-        if not records:
+        self.take(self.ready(records))
+
+    def ready(self, records: Sequence[Record] | Sequence[Shown]) -> Batch:
+        """Make a batch ready for `take`, while the one before may still be taken: half of the work is done here."""
+        makers = self._makers
+        texts: list[tuple[str, str]] = []
+        for name, found in _by_collection(records).items():
+            newest = rows.fold(found) if name in makers else []
+            texts += [
+                (name, makers[name].batch(newest[start : start + BATCH_ROWS_MAX]))
+                for start in range(0, len(newest), BATCH_ROWS_MAX)
+            ]
+        return Batch(records, makers, texts)
+
+    def take(self, batch: Batch) -> None:
+        """Take a batch as `apply` does."""
+        if not batch.records:
             return
         with self._writing:
-            position = max(self._position, *(record.feed_seq for record in records))
+            if batch.makers is not self._makers:  # defined anew since
+                batch = self.ready(batch.records)
+            position = max(self._position, *(record.feed_seq for record in batch.records))
             with self._changing() as cursor:
-                for name, found in _by_collection(records).items():
-                    if name in self._tables:
-                        self._upsert(cursor, name, found)
+                for name, text in batch.texts:
+                    cursor.execute(table_sql.stage(self._tables[name]), [text])
+                    cursor.execute(table_sql.upsert(self._tables[name]))
                 cursor.execute(table_sql.WRITE_POSITION, [position])
                 with self._switching:
                     cursor.execute("COMMIT")
@@ -143,14 +171,6 @@ class View:
             self._connection.close()
             if self._scratch is not None:
                 self._scratch.close()
-
-    def _upsert(self, cursor: "duckdb.DuckDBPyConnection", name: str, records: Sequence[Record | Shown]) -> None:
-        table = self._tables[name]
-        newest = rows.fold(records)
-        for start in range(0, len(newest), BATCH_ROWS_MAX):
-            batch = self._makers[name].batch(newest[start : start + BATCH_ROWS_MAX])
-            cursor.execute(table_sql.stage(table), [batch])
-            cursor.execute(table_sql.upsert(table))
 
     @contextlib.contextmanager
     def _changing(self) -> "Iterator[duckdb.DuckDBPyConnection]":

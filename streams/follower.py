@@ -10,7 +10,6 @@ from typing import Any
 
 from facets import errors
 from facets.definitions import Definition, Definitions
-from facets.documents import Shown
 from facets.selection import Selection
 from facets.view import View
 from storage import definitions, feed
@@ -64,19 +63,21 @@ class Follower:
         """Bring the view up to all that was committed before.
 
         1. Whole pages, as they are numbered: building a view holds nobody up. 2. The rest together with what has no
-        number yet, in one transaction. 3. What somebody had locked just then may have been changed before: it is
-        waited for, within a bound.
+        number yet, in one transaction; what is too much for one is numbered first, and read by pages. 3. What somebody
+        had locked just then may have been changed before: it is waited for, within a bound.
         """
         locked: set[str] | None = None
         waits = 0
         while True:
-            while await self._take(view, await self._page(view)) == READ_MAX:  # 1
-                pass
+            await self._take_pages(view)  # 1
             newest = await self._store.write(feed.newest, view.position, READ_MAX, self._collection)  # 2
             if newest is None:
+                while await self._store.write(feed.number) >= feed.NUMBERED_MAX:
+                    pass
                 continue
             records, passed_over = newest
-            if await self._take(view, records) == READ_MAX:
+            await asyncio.to_thread(view.apply, records)
+            if len(records) == READ_MAX:
                 continue
             locked = passed_over if locked is None else locked & passed_over  # 3
             if not locked or waits == LOCKED_WAITS_MAX:
@@ -84,12 +85,22 @@ class Follower:
             waits += 1
             await asyncio.sleep(LOCKED_S)
 
-    async def _page(self, view: View) -> list[Shown]:
-        return await self._store.read(feed.shown, view.position, READ_MAX, self._collection)
-
-    async def _take(self, view: View, records: list[Shown]) -> int:
-        await asyncio.to_thread(view.apply, records)
-        return len(records)
+    async def _take_pages(self, view: View) -> None:
+        """Take what is numbered; a page is read and made ready while DuckDB takes the one before it."""
+        taking: asyncio.Task[None] | None = None
+        position = view.position
+        try:
+            while records := await self._store.read(feed.shown, position, READ_MAX, self._collection):
+                batch = await asyncio.to_thread(view.ready, records)
+                if taking is not None:
+                    await taking
+                taking = asyncio.create_task(asyncio.to_thread(view.take, batch))
+                position = records[-1].feed_seq
+                if len(records) < READ_MAX:
+                    break
+        finally:
+            if taking is not None:
+                await taking
 
     async def _defined(self, definition: Definition) -> View:
         if self._view is None:

@@ -183,6 +183,18 @@ def test_a_batch_is_taken_whole_or_not_at_all(view: View) -> None:
     assert keys(view) == ["n001", "n002"]
 
 
+def test_a_batch_made_ready_before_a_new_definition_is_taken_by_the_new_one(view: View) -> None:
+    """What a definition made anew between the two halves of `apply` says holds for the whole batch."""
+    ready = view.ready([on("billing", 1)])
+    reworded = searched.definition(questions={"topic": choice(ask="…", options={"money": "…", "billing": "…"})})
+    view.define(Definitions([reworded]))
+
+    view.take(ready)
+
+    assert keys(view, facets={"topic": "billing"}) == ["n001"]
+    assert view.search(searched.select())["hits"][0]["outdated"]
+
+
 def test_no_records_are_no_batch(view: View) -> None:
     """An empty batch changes nothing."""
     view.apply([])
