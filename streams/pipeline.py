@@ -5,7 +5,6 @@ reading never touch a broker or a model.
 """
 
 import asyncio
-import dataclasses
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -291,7 +290,15 @@ def sent_write(active: Definitions, uri: str, body: str | None, state: dict[str,
         InvalidEvent: a worker would reject it.
     """
     try:
-        message = wire.encode_write(uri, body=body, state=state, **dataclasses.asdict(headers))
+        message = wire.encode_write(
+            uri,
+            body=body,
+            state=state,
+            source=headers.source,
+            event_id=headers.event_id,
+            deadline_ms=headers.deadline_ms,
+            unless_equal=headers.unless_equal,
+        )
     except UnicodeEncodeError as error:
         raise _no_text() from error
     except (TypeError, ValueError) as error:
