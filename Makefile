@@ -32,8 +32,8 @@ unit: .venv/dev ## the tests that need no service
 containers: .venv/dev ## what needs Docker, installing it as root on Debian: contract tests, image, compose file
 	@.ci/services
 	@.ci/containers
-bench: .venv/dev ## the figures
-	@if ls tests/benchmarks/*.py > /dev/null 2>&1; then $(BIN)/pytest -q tests/benchmarks; else echo "No figures yet"; fi
+bench: .venv/dev ## the figures, a JSON object a line; ONLY=name for one, ONLY=banking77 for that data set
+	@$(BIN)/python tests/benchmarks/run.py $(ONLY)
 kafka: ## start a Kafka node for development
 	@address=`deploy/kafka/start` && echo "export FACETLINE_KAFKA__BOOTSTRAP_SERVERS=$$address"
 kafka-stop: ## stop it
