@@ -1,19 +1,16 @@
-"""Workers that come and go: they share the work, leave it in order, and no offset of Kafka's decides what is done."""
+"""Workers that come and go: they share the work and leave it in order."""
 
 import signal
 import time
 from collections.abc import Callable
 
-import aiokafka
-import kafka_topics
 import pytest
 import runtimes
 from polling import eventually
 from runtimes import ANSWERED_S, Case
 
-from streams import kafka_clients, topics
 
-
+@pytest.mark.parametrize("site", runtimes.RUNTIMES[:1], indirect=True)  # with Kafka: test_many_workers.py
 async def test_two_workers_share_the_work(case: Case, record_property: Callable[[str, object], None]):
     """Both ask, nobody asks twice; when one of them is killed, the other one does what is written from then on."""
     case.site.define(concurrency=2)
@@ -63,50 +60,3 @@ async def test_a_stop_leaves_nothing_claimed(case: Case):
 
     assert code == {0}
     assert (after["status"], after["calls"]) == ("indexed", {"made": 2, "retries": 0, "crashes": 1})
-
-
-@pytest.mark.parametrize("site", runtimes.RUNTIMES[1:], indirect=True)
-async def test_committed_offsets_decide_nothing(case: Case):
-    """A group reset to the start asks and changes nothing; a group ahead of what was applied misses nothing."""
-    keys = [f"t{number}" for number in range(8)]
-    kafka = case.site.settings.kafka
-    with case.site.worker():
-        await case.produce(*(case.message(key, f"billing {key}", key) for key in keys))
-        before = await case.settled(*keys)
-    reset = kafka.model_copy(update={"group_id": f"{kafka.group_id}-reset"})
-    with case.site.worker(FACETLINE_KAFKA__GROUP_ID=reset.group_id):
-
-        async def redelivered() -> bool:
-            return sum((await kafka_topics.committed(reset)).values()) >= len(keys)
-
-        await eventually(redelivered, deadline_s=ANSWERED_S, every_s=0.5, what="all was delivered again")
-        after = await case.settled(*keys)
-    await runtimes.produce(
-        case.site, case.pipeline, [case.message(f"u{key}", f"outage {key}", f"u{key}") for key in keys]
-    )
-    await _commit_the_end(case)
-    later = [case.message(f"v{key}", f"other {key}", f"v{key}") for key in keys]
-    await runtimes.produce(case.site, case.pipeline, later[:4])  # a jump in some partitions, and silence in others
-    with case.site.worker():
-        await case.caught_up()
-        skipped = await case.settled(*(f"u{key}" for key in keys), *(f"v{key}" for key in keys[:4]))
-
-    assert after == before
-    assert [case.calls(key) for key in keys] == [1] * 8
-    assert {each["status"] for each in skipped} == {"indexed"}
-    assert [case.calls(f"u{key}") for key in keys] == [1] * 8
-
-
-async def _commit_the_end(case: Case) -> None:
-    """Commit the ends of all partitions for the workers' group, as somebody might with Kafka's tools."""
-    kafka = case.site.settings.kafka
-    topic = topics.topic_names(kafka.topic_prefix).documents
-    consumer = aiokafka.AIOKafkaConsumer(**kafka_clients.consumer_arguments(kafka, group_id=kafka.group_id))
-    await consumer.start()
-    try:
-        places = [aiokafka.TopicPartition(topic, partition) for partition in range(runtimes.PARTITIONS)]
-        consumer.assign(places)
-        ends = await consumer.end_offsets(places)
-        await consumer.commit(dict(ends))
-    finally:
-        await consumer.stop()

@@ -1,7 +1,8 @@
 """An evaluator for worker processes: what a body says is what it does, and files tell it from outside when.
 
 Words of a body: an option's name (the answer; else the last option), `hold=NAME` (waits while the file NAME is in the
-folder), `fail=NAME` and `away=NAME` (raise, for good and for now, while it is there). Each call is a line of `calls`.
+folder), `slow=NAME` (takes a second while it is there), `fail=NAME` and `away=NAME` (raise, for good and for now). Each
+call is a line of `calls`, with the first `NOTED_CHARS_MAX` characters of the body.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from facets.answers import ChoiceAnswer
 from facets.questions import Choice, Question
 
 POLL_S = 0.02
+NOTED_CHARS_MAX = 10_000
 
 
 class FolderEvaluator:
@@ -33,11 +35,13 @@ class FolderEvaluator:
     async def evaluate(self, body: str, questions: Mapping[str, Question], *, key: str, deadline_s: float) -> Evaluated:
         """Note the call, and do what the body says."""
         del deadline_s
-        self._note({"key": key, "body": body, "pid": os.getpid()})
-        words = body.split()
+        self._note({"key": key, "body": body[:NOTED_CHARS_MAX], "pid": os.getpid()})
+        words = body[:NOTED_CHARS_MAX].split()
         orders = dict(word.split("=", 1) for word in words if "=" in word)
         while self._there(orders.get("hold")):  # noqa: ASYNC110 (the file is put there by another process)
             await asyncio.sleep(POLL_S)
+        if self._there(orders.get("slow")):
+            await asyncio.sleep(1.0)
         if self._there(orders.get("away")):
             raise errors.EvaluatorUnavailable(
                 "told to be away"

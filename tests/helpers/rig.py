@@ -182,7 +182,7 @@ def kafka(folder: Path) -> Iterator[Rig]:
         }
         settings = {f"FACETLINE_KAFKA__{name}": value for name, value in kafka_settings.items()}
         settings["FACETLINE_STORE_URL"] = postgres_server.create_database(server.admin_url, "rig")
-        settings["FACETLINE_WRITE_DEADLINE_S"] = "2"
+        settings |= {"FACETLINE_WRITE_DEADLINE_S": "2", "FACETLINE_WORKER_HTTP": "off"}
         site = Site("kafka", folder, settings, clocked=True)
         asyncio.run(topics.create_topics(site.settings.kafka))
         rig = Rig(site, broker, server, proxy)

@@ -1,0 +1,193 @@
+"""`python tests/soak.py MINUTES`: simulation and fault tests side by side, with fresh seeds, until the time is over.
+
+Then the large tests that fit into a fifth of the time more. Says each failure with its seed and the command that
+repeats it, and ends with one line of counts; the exit code is 1 after any failure, 130 after Ctrl-C without one.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+ENDING_S = 60.0
+"""How long a run that was told to stop may take for it."""
+EXTRA = 0.2
+LARGE = (
+    ("tests/faults/test_bounded.py::test_a_job_over_many_documents", 2.0),
+    ("tests/faults/test_bounded.py::test_large_documents_and_a_slow_model", 8.0),
+)
+"""Large tests, with the minutes that they take."""
+SHOWN_LINES = 80
+
+
+@dataclass
+class Tally:
+    """What has been run."""
+
+    passed: int = 0
+    runs: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+class Soak:
+    """Runs pytest again and again in two threads."""
+
+    def __init__(self, minutes: float) -> None:
+        self.started = time.monotonic()
+        self.ends = self.started + minutes * 60
+        self.minutes = minutes
+        self.tallies = {"simulation": Tally(), "faults": Tally(), "large": Tally()}
+        self.stopped = threading.Event()
+        self._running: set[subprocess.Popen[str]] = set()
+        self._logs = Path(tempfile.mkdtemp(prefix="facetline-soak-"))
+        self._random = random.SystemRandom()
+        self._printing = threading.Lock()
+
+    def run(self) -> int:
+        """Do it all; return the exit code."""
+        lanes = [threading.Thread(target=self._lane, args=(name,), name=name) for name in ("simulation", "faults")]
+        interrupted = False
+        try:
+            for lane in lanes:
+                lane.start()
+            while any(lane.is_alive() for lane in lanes):
+                for lane in lanes:
+                    lane.join(0.5)
+                if time.monotonic() > self.ends:
+                    self._end_all()
+            self._run_large()
+        except KeyboardInterrupt:
+            interrupted = True
+            self.say("interrupted")
+            self._end_all()
+            for lane in lanes:
+                lane.join()
+        failures = [each for tally in self.tallies.values() for each in tally.failures]
+        for each in failures:
+            self.say(f"again: {each}")
+        self.say(
+            ", ".join(f"{name}: {tally.passed} passed in {tally.runs} runs" for name, tally in self.tallies.items())
+            + f"; {len(failures)} failed"
+        )
+        return 1 if failures else 130 if interrupted else 0
+
+    def say(self, text: str) -> None:
+        """Print a line with the time that has passed."""
+        with self._printing:
+            print(f"[{(time.monotonic() - self.started) / 60:5.1f} min] {text}", flush=True)  # noqa: T201 (a script)
+
+    def _lane(self, name: str) -> None:
+        turn = 0
+        while not self.stopped.is_set() and time.monotonic() < self.ends:
+            seed = self._random.randrange(1_000, 1_000_000_000)
+            left = (self.ends - time.monotonic()) / 60
+            words, settings = simulation(seed, left) if name == "simulation" else faults(seed, turn)
+            self._pytest(name, seed, words, settings)
+            turn += 1
+
+    def _pytest(self, name: str, seed: int, words: list[str], settings: Mapping[str, str]) -> None:
+        tally = self.tallies[name]
+        before, failed = tally.passed, len(tally.failures)
+        command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *words]
+        log = self._logs / f"{name}-{seed}.log"
+        with log.open("w") as file:
+            process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env={**os.environ, **settings},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+            self._running.add(process)
+            assert process.stdout is not None
+            for line in process.stdout:
+                file.write(line)
+                self._count(tally, line, settings)
+        code = process.wait()
+        self._running.discard(process)
+        tally.runs += 1
+        new = tally.failures[failed:]
+        if code not in {0, 2, 5} and not new:  # 2: ended by us; 5: nothing was run
+            tally.failures.append(repeated(settings, " ".join(words)))
+        if len(tally.failures) > failed:
+            self.say(f"{name}, seed {seed}: FAILED; all of it is in {log}\n{tail(log)}")
+        else:
+            self.say(f"{name}, seed {seed}: {tally.passed - before} passed")
+
+    def _count(self, tally: Tally, line: str, settings: Mapping[str, str]) -> None:
+        test, _, rest = line.partition(" ")
+        if "::" not in test or not test.startswith("tests/"):
+            return
+        if rest.startswith("PASSED"):
+            tally.passed += 1
+        elif rest.startswith(("FAILED", "ERROR")):
+            tally.failures.append(repeated(settings, test))
+
+    def _run_large(self) -> None:
+        left = self.minutes * EXTRA
+        for test, minutes in LARGE:
+            if minutes > left or self.stopped.is_set():
+                self.say(f"left out: {test} takes {minutes:g} min")
+                continue
+            left -= minutes
+            self.say(f"large: {test}, about {minutes:g} min")
+            self._pytest("large", 0, [test], {"FACETLINE_LARGE": "1"})
+
+    def _end_all(self) -> None:
+        """Let running tests end as by Ctrl-C; once."""
+        if self.stopped.is_set():
+            return
+        self.stopped.set()
+        for process in list(self._running):
+            with suppress(ProcessLookupError):
+                process.send_signal(signal.SIGINT)
+        threading.Thread(target=self._kill_late, daemon=True).start()
+
+    def _kill_late(self) -> None:
+        time.sleep(ENDING_S)
+        for process in list(self._running):
+            self.say("a run did not end when told to; it is killed")
+            process.kill()
+
+
+def simulation(seed: int, minutes: float) -> tuple[list[str], Mapping[str, str]]:
+    """Return what runs seeds of the simulation, from this one on, for so long."""
+    return ["tests/simulation", "--minutes", f"{minutes:.2f}", "--first-seed", str(seed)], {}
+
+
+def faults(seed: int, turn: int) -> tuple[list[str], Mapping[str, str]]:
+    """Return what runs storms of a seed, and every third time all other fault tests."""
+    settings = {"FACETLINE_FAULT_SEED": str(seed)}
+    if turn % 3 == 1:
+        return ["tests/faults", "--deselect", "tests/faults/test_bounded.py"], settings
+    return ["tests/faults/test_storms.py"], settings
+
+
+def repeated(settings: Mapping[str, str], test: str) -> str:
+    """Return the command that repeats a test."""
+    given = " ".join(f"{name}={value}" for name, value in settings.items())
+    return f"{given} .venv/bin/pytest {test}".strip()
+
+
+def tail(log: Path) -> str:
+    """Return the end of a log."""
+    return "\n".join(_last(log.read_text(errors="replace").splitlines()))
+
+
+def _last(lines: list[str]) -> Iterator[str]:
+    yield from (f"    {line}" for line in lines[-SHOWN_LINES:])
+
+
+if __name__ == "__main__":
+    sys.exit(Soak(float(sys.argv[1]) if len(sys.argv) > 1 else 10.0).run())
