@@ -109,17 +109,17 @@ def _judge(folding: Fold, documents: Mapping[str, Standing], event: Event, earli
         after = _next(before, event, content)
     except Rejected as rejected:
         return _reject(folding, event, rejected)
-    if after is not None:
-        folding.changes[uri] = _changed(change, before, after, content)
+    folding.changes[uri] = _changed(change, before, after, content)
+    never = after.version == 0
     return Outcome(
         source=event.source,
         id=event.id,
         digest=event.digest,
-        outcome="unchanged" if after is None or _same(before, after) else "applied",
+        outcome="unchanged" if _same(before, after) else "applied",
         uri=uri,
-        version=None if after is None else after.version,
-        revision=None if after is None else after.revision,
-        indexed_as=None if after is None else after.indexed_as,
+        version=None if never else after.version,
+        revision=None if never else after.revision,
+        indexed_as=None if never else after.indexed_as,
     )
 
 
@@ -151,11 +151,15 @@ def _latest(stored: Position, position: Position) -> Position:
     return position
 
 
-def _next(before: Standing | None, event: Event, content: Content) -> Standing | None:
-    """Return the document after the event; None when there was none and is none."""
+def _next(before: Standing | None, event: Event, content: Content) -> Standing:
+    """Return the document after the event.
+
+    The delete of one that never was leaves a deleted one with version 0: what was written before that delete, and
+    comes again after it, must find its position.
+    """
     present = None if before is None or before.status == Status.DELETED.value else before
     if content.deleted:
-        return _passed(before, event) if present is None else _deleted(present, event)
+        return _passed(before or _absent(event), event) if present is None else _deleted(present, event)
     if present is not None and content.unless_equal and _equal(present, content):
         return _passed(present, event)
     if content.body is None and present is None:
@@ -166,8 +170,8 @@ def _next(before: Standing | None, event: Event, content: Content) -> Standing |
     return _written(before or _absent(event), event, content)
 
 
-def _passed(before: Standing | None, event: Event) -> Standing | None:
-    return None if before is None else before._replace(position=_latest(before.position, event.position))
+def _passed(before: Standing, event: Event) -> Standing:
+    return before._replace(position=_latest(before.position, event.position))
 
 
 def _deleted(before: Standing, event: Event) -> Standing:
@@ -244,7 +248,7 @@ def _same_state(new: str, old: str | None) -> bool:
 
 
 def _same(before: Standing | None, after: Standing) -> bool:
-    return before is not None and before.version == after.version
+    return after.version == (0 if before is None else before.version)
 
 
 def _changed(change: Change | None, before: Standing | None, after: Standing, content: Content) -> Change:

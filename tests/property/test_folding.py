@@ -83,8 +83,6 @@ class Model:
 
     def _apply(self, event: Event, document: dict[str, Any] | None) -> tuple[Any, ...]:
         content = event.content
-        if document is None and content.deleted:
-            return "unchanged", None, None
         if document is None:
             document = {"v": 0, "r": 0, "i": 0, "gone": True, "body": None, "state": None, "at": -1}
             self.documents[event.uri] = document
@@ -92,7 +90,8 @@ class Model:
         same_body = content.body is None or content.body == document["body"]
         same_state = content.state is None or content.state == document["state"]
         if content.deleted and document["gone"]:
-            return "unchanged", None, (document["v"], document["r"], document["i"])
+            numbers = (document["v"], document["r"], document["i"])
+            return "unchanged", None, numbers if document["v"] else None
         if content.unless_equal and not document["gone"] and same_body and same_state:
             return "unchanged", None, (document["v"], document["r"], document["i"])
         document["v"] += 1

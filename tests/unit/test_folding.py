@@ -96,7 +96,19 @@ def test_delete_of_an_unknown_document_is_unchanged_without_versions():
     folded = fold(judged.delete(URI))
 
     assert numbers(folded.outcomes[0]) == ("unchanged", None, None, None)
-    assert folded.changes == {}
+    assert (after(folded).version, after(folded).status) == (0, "deleted")
+    assert not folded.changes[URI].cleared
+
+
+def test_a_write_from_before_the_delete_of_an_unknown_document_does_not_come_back():
+    """A delete leaves its position, also where nothing was to be deleted: an earlier write sent again is superseded."""
+    early = judged.write(URI, None, {"n": 1}, offset=3)
+    whole = judged.again(judged.write(URI, "body", offset=4, event_id="whole"))
+
+    folded = fold(early, judged.delete(URI, offset=5), whole)
+
+    assert [outcome.reason for outcome in folded.outcomes] == ["no_document", None, "superseded"]
+    assert after(folded).status == "deleted"
 
 
 def test_delete_of_a_deleted_document_is_unchanged_with_its_versions():
