@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from streams.settings import Settings
 
+READY_S = 5.0
+"""A worker answers within two seconds."""
+
 collections_app = typer.Typer(
     help="Check the collections of the file, or make them the active ones.", no_args_is_help=True
 )
@@ -134,7 +137,7 @@ def doctor(json_: options.Json = False, config: options.Config = None, folder: o
             ("evaluators", _check_evaluators),
         ]
         if settings.runtime == "kafka":
-            checks.append(("topics", _check_topics))
+            checks += [("topics", _check_topics), ("worker", _check_worker)]
         results = [await _checked(name, check, settings) for name, check in checks]
         if not results[0]["ok"]:
             results = [each for each in results if each["check"] != "evaluators"]  # it can only say the same again
@@ -208,3 +211,38 @@ async def _check_topics(settings: "Settings") -> str:
     async with wiring.open_store(settings) as store:
         found = await topics.check_topics(settings.kafka, store)
     return "; ".join(f"{name} has {partitions} partitions" for name, partitions in found.items())
+
+
+async def _check_worker(settings: "Settings") -> str:
+    """Ask the worker of this machine, if there is one, how it is."""
+    import asyncio
+
+    from facets import errors
+
+    address = settings.worker_http
+    if address == "off":
+        return "worker_http is off"
+    page = await asyncio.to_thread(_ready_page, f"http://{address}/readyz")
+    if page is None:
+        return f"none answers at {address}"
+    if page.get("status") not in {"ready", "degraded"}:
+        raise errors.FatalError(f"the one at {address} is not ready: {page.get('detail')}")
+    wrong = "; ".join(f"{check['name']}: {check['detail']}" for check in page["checks"])
+    return f"the one at {address} is {page['status']}{f': {wrong}' if wrong else ''}"
+
+
+def _ready_page(url: str) -> dict[str, Any] | None:
+    """Return what a worker says of its readiness, None where none answers."""
+    import json
+    import urllib.error
+    import urllib.request
+
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(url, timeout=READY_S) as reply:
+            return dict(json.load(reply))
+    except urllib.error.HTTPError as error:  # not ready is an answer, too
+        with error:
+            return dict(json.loads(error.read() or b"{}"))
+    except (OSError, TypeError, ValueError):  # nobody, or somebody else
+        return None

@@ -5,6 +5,7 @@ redelivery, rejected events, an open breaker), told by two worker processes of w
 read by plain SQL and from Kafka; a page of metrics is compared with it while nothing moves.
 """
 
+import asyncio
 import json
 import re
 import signal
@@ -19,6 +20,7 @@ import kafka_topics
 import pytest
 import runtimes
 import sqlalchemy as sa
+from commands import Ended
 from polling import eventually
 from runtimes import ANSWERED_S, PARTITIONS, Case, Site
 from worker_pages import ANY_PORT, Pages, Samples
@@ -294,6 +296,7 @@ class Told:
     behind: Mapping[str, float]
     alive: int
     said: Sequence[Mapping[str, Any]]
+    doctor: Ended
 
     @property
     def both(self) -> Samples:
@@ -328,6 +331,8 @@ async def story(case: Case) -> Told:
         count = int(sum(each[key(metrics.PUBLISHED)] for each in (of_first, of_second)))
         sent = await kafka_topics.contents(site.settings.kafka, names.facets, count)
         bounds = await _bounds(site)
+        there = {"FACETLINE_WORKER_HTTP": await second.address()}
+        doctor = await asyncio.to_thread(site.place.run, "doctor", "--json", settings=there)
         stand.touch()
         await kafka_topics.fill(site.settings.kafka, [case.message(f"v{n}", f"billing {n}") for n in range(3)])
         lags = await eventually(lambda: _lagging(second, 3), deadline_s=ANSWERED_S, every_s=0.3)
@@ -336,7 +341,7 @@ async def story(case: Case) -> Told:
         stand.unlink()
     behind = {str(partition): each.end - at.get(partition, each.first) for partition, each in ends.items()}
     ready = (status, json.loads(text))
-    return Told(of_first, of_second, found, after_ms, bounds, len(sent), ready, lags, behind, alive, said)
+    return Told(of_first, of_second, found, after_ms, bounds, len(sent), ready, lags, behind, alive, said, doctor)
 
 
 async def test_metrics_and_logs_equal_the_truth(case: Case, watched: Site):
@@ -359,6 +364,8 @@ async def test_metrics_and_logs_equal_the_truth(case: Case, watched: Site):
     assert told.lags == told.behind
     assert (told.ready[0], told.ready[1]["status"], told.alive) == (200, "degraded", 200)
     assert [each["name"] for each in told.ready[1]["checks"]] == ["evaluators"]
+    assert told.doctor.code == 0
+    assert "is degraded: evaluators: " in told.doctor.lines[-1]["detail"]
     check_logs(case, found, told.said)
 
 

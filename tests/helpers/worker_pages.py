@@ -20,10 +20,14 @@ class Pages:
     def __init__(self, site: Site, nth: int) -> None:
         self.log = site.folder / f"worker-{nth}.log"
 
-    async def get(self, path: str) -> tuple[int, str]:
-        """Return a page's status and text, as soon as the worker has said where it is."""
+    async def address(self) -> str:
+        """Return host and port, as soon as the worker has said them."""
         at = await eventually(self._said, deadline_s=ANSWERED_S, what="the worker serves HTTP")
-        url = f"http://{at['host']}:{at['port']}{path}"
+        return f"{at['host']}:{at['port']}"
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Return a page's status and text."""
+        url = f"http://{await self.address()}{path}"
         async with aiohttp.ClientSession() as session, session.get(url) as reply:
             return reply.status, await reply.text()
 
