@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 ENDING_S = 60.0
 """How long a run that was told to stop may take for it."""
 EXTRA = 0.2
+BROKEN = {3, 4}
+"""Exit codes of pytest: an error of its own, and a command that it does not understand."""
 LARGE = (
     ("tests/faults/test_bounded.py::test_a_job_over_many_documents", 2.0),
     ("tests/faults/test_bounded.py::test_large_documents_and_a_slow_model", 8.0),
@@ -91,10 +93,12 @@ class Soak:
             seed = self._random.randrange(1_000, 1_000_000_000)
             left = (self.ends - time.monotonic()) / 60
             words, settings = simulation(seed, left) if name == "simulation" else faults(seed, turn)
-            self._pytest(name, seed, words, settings)
+            if self._pytest(name, seed, words, settings) in BROKEN:
+                return  # it would be so again
             turn += 1
 
-    def _pytest(self, name: str, seed: int, words: list[str], settings: Mapping[str, str]) -> None:
+    def _pytest(self, name: str, seed: int, words: list[str], settings: Mapping[str, str]) -> int:
+        """Run pytest once, counting what it says; return its exit code."""
         tally = self.tallies[name]
         before, failed = tally.passed, len(tally.failures)
         command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *words]
@@ -124,6 +128,7 @@ class Soak:
             self.say(f"{name}, seed {seed}: FAILED; all of it is in {log}\n{tail(log)}")
         else:
             self.say(f"{name}, seed {seed}: {tally.passed - before} passed")
+        return code
 
     def _count(self, tally: Tally, line: str, settings: Mapping[str, str]) -> None:
         test, _, rest = line.partition(" ")

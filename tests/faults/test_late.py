@@ -43,6 +43,7 @@ async def test_slow_head_fast_tail_kill(rig: Rig):
         for key in "bcdef":
             await trial.put(key, "m02")
         await trial.settled(*"bcdef")
+        await trial.dally()
         rig.kill(named(rig, asking(trial, "a")))
         trial.off("gate")
         rig.site.clock.shift(LEASES_S)
@@ -65,6 +66,7 @@ async def test_late_answers_of_earlier_lives(rig: Rig):
         await trial.remove("deleted")
         await trial.remove("again")
         await trial.put("again", "m03", wait="answered")
+        await trial.dally()
         trial.off("slow")
 
         async def discarded() -> bool:
@@ -96,6 +98,7 @@ async def test_rewritten_between_answer_and_store(any_rig: Rig):
             return any(row is not None and row > 1 for row in rows)
 
         await eventually(passed, deadline_s=ANSWERED_S, what="a document was rewritten meanwhile")
+        await trial.dally()
         pause.unlink()
         await trial.discarded("answers_discarded", before)
         await trial.caught_up()

@@ -41,11 +41,13 @@ async def test_four_workers_share_the_work_and_one_is_frozen(rig: Rig):
         once = [trial.calls(key) for key in KEYS]
         frozen = {call.key for call in trial.site.script.calls() if call.pid == rig.workers["one"].pid}
         late = await _late_words(trial)
+        await trial.dally()
         rig.freeze("one")
         trial.off("gate")
         await trial.put("meanwhile", "m02", wait="none")
         rig.site.clock.shift(LEASES_S)
         after = await trial.settled(*sorted(frozen))
+        await trial.dally()
         rig.thaw("one")
         await eventually(lambda: _more_late_words(trial, late), deadline_s=ANSWERED_S, what="its words were discarded")
 
@@ -73,6 +75,7 @@ async def test_members_that_come_and_go_during_a_call(rig: Rig):
         rig.start("three")
         await asyncio.gather(*(trial.put(f"d{number}", "m02", wait="none") for number in range(8)))
         await trial.caught_up()
+        await trial.dally()
         rig.stop("three")
         await asyncio.gather(*(trial.put(f"d{number}", "m03", wait="answered") for number in range(8)))
         trial.off("gate")
@@ -94,6 +97,7 @@ async def test_rolling_restarts_and_a_rolling_change_of_questions(rig: Rig):
         rig.define("topic", "mood", file="next.toml")
         codes = []
         for name in ("one", "two"):
+            await trial.dally()
             codes.append(await asyncio.to_thread(rig.stop, name))
             rig.start(name, FACETLINE_CONFIG="next.toml")
             if name == "one":
@@ -130,6 +134,7 @@ async def test_a_reindex_against_live_writes_and_a_kill(rig: Rig):
             return counts.get("waiting", 0) + counts.get("asked", 0) < len(KEYS) / 2
 
         await eventually(half, deadline_s=ANSWERED_S, every_s=0.01, what="half of it is done")
+        await trial.dally()
         rig.kill("one")
         rig.site.clock.shift(LEASES_S)
         rig.start("two")
@@ -160,6 +165,7 @@ async def test_a_publisher_frozen_in_its_transaction_is_fenced(rig: Rig):
         rig.start("two")
         await trial.put("a", "m02", wait="answered")
         values = await _published(rig, trial)
+        await trial.dally()
         pause.unlink()
         rig.thaw("one")
         await trial.put("a", "m03", wait="answered")

@@ -30,6 +30,7 @@ async def test_broker_killed_while_writing(any_rig: Rig):
     async with rig.trial() as trial:
         await trial.put("before", "m01", wait="answered")
         await asyncio.gather(*(trial.put(key, "m01", wait="none") for key in KEYS))
+        await trial.dally()
         await asyncio.to_thread(rig.broker.kill)
         rig.start("two")
         refused = await asyncio.gather(*(trial.put(key, "m02", wait="none") for key in KEYS[:3]))
@@ -54,6 +55,7 @@ async def test_database_crashes_while_everybody_works(any_rig: Rig):
         stop = asyncio.Event()
         writing = asyncio.create_task(trial.scribble(KEYS, stop, 0.02))
         await eventually(lambda: sum(map(trial.calls, KEYS)) > 5, deadline_s=ANSWERED_S, what="they are at work")
+        await trial.dally()
         await asyncio.to_thread(rig.server.crash)
         meanwhile = [asyncio.create_task(trial.put(key, "m04", wait="none")) for key in KEYS]
         await asyncio.to_thread(rig.server.run)
@@ -96,6 +98,7 @@ async def test_the_clock_jumps(any_rig: Rig):
         for key in KEYS[:4]:
             await trial.put(key, "m05 hold=gate")
         await trial.called(KEYS[3])
+        await trial.dally()
         any_rig.site.clock.shift(3600)
         await trial.put("later", "m06", wait="none")
         await eventually(lambda: _crashes(trial, KEYS[:4]), deadline_s=ANSWERED_S, what="the leases were taken over")
