@@ -10,7 +10,7 @@ other in a circle; claims wait for nobody.
 """
 
 import functools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,9 @@ MESSAGE_CHARS_MAX = 1_000
 
 _DEFINITIONS = tables.DefinitionRow.__table__  # type: ignore[attr-defined]
 _BODIES = tables.BodyRow.__table__  # type: ignore[attr-defined]
-_C = tables.DocumentRow.__table__.c  # type: ignore[attr-defined]
+_DOCUMENTS = tables.DocumentRow.__table__  # type: ignore[attr-defined]
+_C = _DOCUMENTS.c
+_OUTCOMES = tables.OutcomeRow.__table__  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,9 +261,11 @@ def pending(tx: engine.Tx, collections: Collection[str] | None = None) -> Pendin
     return PendingCounts(row.due, row.later, tx.execute(claimed).scalar_one(), row.oldest)
 
 
-def unsettled(tx: engine.Tx, identities: Iterable[settling.Identity]) -> list[settling.Identity]:
-    """Return those of the (uri, indexed_as) that still wait for their answer: neither settled nor passed."""
-    return settling.waiting(tx, identities)
+def unanswered(tx: engine.Tx, source: str) -> int:
+    """Count the documents that still wait for an answer to what an event of this source wrote; cost: its events."""
+    wrote = sa.and_(_C.uri == _OUTCOMES.c.uri, _C.indexed_as == _OUTCOMES.c.indexed_as)
+    waiting = sa.select(sa.func.count(sa.distinct(_C.uri))).select_from(_OUTCOMES.join(_DOCUMENTS, wrote))
+    return int(tx.execute(waiting.where(_OUTCOMES.c.source == source, candidates.PENDING)).scalar_one())
 
 
 def _active(tx: engine.Tx, own: Mapping[str, str]) -> dict[str, str]:

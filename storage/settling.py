@@ -80,16 +80,6 @@ def count_discarded(tx: engine.Tx, name: str, n: int) -> None:
         tallies.add(tx, name, n)
 
 
-def waiting(tx: engine.Tx, identities: Iterable[Identity]) -> list[Identity]:
-    """Return those identities whose document still waits for its answer."""
-    found: list[Identity] = []
-    for chunk in batches.chunks(list(identities)):
-        asked = batches.table(tx, "asked", _IDENTITY, [{"uri": uri, "indexed_as": as_} for uri, as_ in chunk])
-        same = sa.and_(_C.uri == asked.c.uri, _C.indexed_as == asked.c.indexed_as, candidates.PENDING)
-        found.extend((row.uri, row.indexed_as) for row in tx.execute(sa.select(_C.uri, _C.indexed_as).where(same)))
-    return found
-
-
 # Statements of every round of calls: building one takes ten times as long as running it, so each is built once.
 
 

@@ -9,7 +9,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, Self, TextIO
 
 from facets import errors
 from facets.documents import BODY_BYTES_MAX
@@ -124,7 +124,7 @@ def read_csv(file: BinaryIO, columns: Columns) -> Iterator[Row | Refusal]:
     """
     csv.field_size_limit(2 * BODY_BYTES_MAX)
     text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="")
-    reader = csv.reader(text, strict=True)
+    reader = csv.reader(_BoundedLines(text), strict=True)
     try:
         header = next(reader, None)
     except csv.Error as error:
@@ -145,6 +145,26 @@ def read_csv(file: BinaryIO, columns: Columns) -> Iterator[Row | Refusal]:
         if values:
             row += 1
             yield _csv_row(line, row, dict(zip(header, values, strict=False)), len(values) - len(header), columns)
+
+
+class _BoundedLines:
+    """The lines of a CSV file; one that is too long is passed over, and is an error of its record."""
+
+    def __init__(self, text: TextIO) -> None:
+        self._text = text
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> str:
+        line = self._text.readline(LINE_BYTES_MAX)
+        if not line:
+            raise StopIteration
+        if len(line) == LINE_BYTES_MAX and not line.endswith("\n"):
+            while (rest := self._text.readline(LINE_BYTES_MAX)) and not rest.endswith("\n"):
+                pass
+            raise csv.Error(f"the line has more than {LINE_BYTES_MAX} characters")
+        return line
 
 
 def _check_header(header: list[str], columns: Columns) -> None:

@@ -31,6 +31,8 @@ from streams.settings import KafkaSettings
 DEADLINE_S = 5.0
 MARGIN_MS = 250
 """Added to the wait for an acknowledgement: our idea of the broker's clock is off by about a round trip."""
+CLOCK_OFF_MS = 1_000
+"""A clock that is further off than this is named in the error."""
 STOP_S = 5.0
 LOG_APPEND_TIME = 1
 
@@ -101,21 +103,26 @@ class Producer:
 
         Raises:
             BrokerUnavailable: it was not sent: no broker or no such topic answered before the deadline.
-            WriteInDoubt: it was not acknowledged, and the deadline has passed in the broker's time.
-            InvalidEvent: `too_large`; it was not sent.
+            WriteInDoubt: it was not acknowledged, and the deadline has passed in the broker's time. A message without a
+                deadline in its headers (`deadline_ms` None) may be applied later all the same.
+            InvalidEvent: `too_large`, it was not sent; or `expired`, it will be rejected.
         """
         deadline = self.deadline_ms() if deadline_ms is None else deadline_ms
+        dated = deadline_ms is not None
         sent_ms, future = await self._hand_over(message, topic, deadline)
         future.add_done_callback(_looked_at)
         while not future.done() and (left_s := self._left_s(deadline)) > 0:
             await asyncio.wait({future}, timeout=left_s)
         if not future.done():
-            raise self._in_doubt(topic)
+            raise self._in_doubt(topic, dated=dated)
         failure = future.exception()
-        if failure is None:
-            return self._acknowledged(future.result(), sent_ms)
-        await self._judge(failure, deadline)
-        raise self._in_doubt(topic) from failure
+        if failure is not None:
+            await self._judge(failure, deadline)
+            raise self._in_doubt(topic, dated=dated) from failure
+        acknowledged = self._acknowledged(future.result(), sent_ms)
+        if dated and acknowledged.timestamp_ms > deadline:
+            raise self._expired(acknowledged.timestamp_ms - deadline)
+        return acknowledged
 
     async def _hand_over(self, message: Message, topic: str, deadline: int) -> tuple[int, asyncio.Future[Any]]:
         """Give the record to the client; until this returns, nothing has been sent."""
@@ -199,10 +206,21 @@ class Producer:
             f"Kafka at {self._settings.bootstrap_servers} does not answer{about}, nothing was written: {said}"
         )
 
-    def _in_doubt(self, topic: str) -> errors.WriteInDoubt:
-        return errors.WriteInDoubt(
-            f"no acknowledgement from {topic} within {self._deadline_s:g} s; the write will not be applied later:"
-            " try again with the same id"
+    def _in_doubt(self, topic: str, *, dated: bool) -> errors.WriteInDoubt:
+        later = (
+            "the write will not be applied later: try again with the same id"
+            if dated
+            else "what was sent may still be applied: run the same again, what has arrived is left as it is"
+        )
+        return errors.WriteInDoubt(f"no acknowledgement from {topic} within {self._deadline_s:g} s; {later}")
+
+    def _expired(self, late_ms: int) -> errors.InvalidEvent:
+        """Say what a worker will say, and why: a clock that is far behind makes every first write too late."""
+        clock = ""
+        if self.clock_offset_ms > CLOCK_OFF_MS:
+            clock = f"; this machine's clock is {self.clock_offset_ms / 1000:.1f} s behind the broker's, set it"
+        return errors.InvalidEvent(
+            EventReason.EXPIRED, f"appended to the log {late_ms} ms after its deadline; write it again{clock}"
         )
 
 

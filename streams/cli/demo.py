@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from streams.settings import Settings
 
 COLLECTION = "tickets"
+SOURCE = "facetline/demo"
 SECOND_QUESTION = "[collections.tickets.questions.team]"
 """The sample file without what begins here is the demo's first set of questions."""
 CONFIDENT = 0.5
@@ -142,10 +143,10 @@ async def _write_all(pipeline: "Pipeline") -> None:
     _chapter(f"{len(tickets)} sample tickets are written; a small model that runs here answers one question about each")
     rows = [NewDocument(f"{COLLECTION}/{each['key']}", each["body"], each["state"], each["key"]) for each in tickets]
     started = time.monotonic()
-    await pipeline.write_many(await pipeline.definitions(), rows, source="facetline/demo")
+    await pipeline.write_many(await pipeline.definitions(), rows, source=SOURCE)
     written_s = time.monotonic() - started
     await _until_applied(pipeline, len(rows))
-    await wait_answered(pipeline, COLLECTION)
+    await wait_answered(pipeline, COLLECTION, SOURCE)
     output.text(f"written in {written_s:.2f} s, all answered after {time.monotonic() - started:.1f} s")
 
 

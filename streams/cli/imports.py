@@ -26,6 +26,7 @@ REFUSED_KEPT_MAX = 100_000
 """Refusals listed in the result; beyond that the file as a whole is not what was meant, and only counted."""
 NO_WORKER_S = 10.0
 APPLIED_POLL_S = 0.3
+ANSWERED_POLL_S = 0.1
 AGAIN = "run the same command again to go on; what is written is not asked about twice"
 
 
@@ -135,7 +136,7 @@ class _Import:
         if applied < self.sent and wait != "none":
             await self._wait_applied()
         if wait == "answered":
-            await wait_answered(self._pipeline, self._definition.name)
+            await wait_answered(self._pipeline, self._definition.name, self._source)
 
     async def _wait_applied(self) -> None:
         from storage import outcomes
@@ -144,6 +145,7 @@ class _Import:
         started = time.monotonic()
         with output.Progress("applied", self.sent) as progress:
             while True:
+                asked = time.monotonic()
                 tally = await self._pipeline.store.read(outcomes.tally, self._source)
                 progress.at(sum(tally.values()))
                 if sum(tally.values()) >= self.sent:
@@ -151,7 +153,7 @@ class _Import:
                 if not tally and not told and time.monotonic() - started > NO_WORKER_S:
                     output.note("nothing has been applied yet; is a 'facetline worker' running?")
                     told = True
-                await asyncio.sleep(APPLIED_POLL_S)
+                await asyncio.sleep(max(APPLIED_POLL_S, 5 * (time.monotonic() - asked)))
         self.written, self.unchanged = tally.get("applied", 0), tally.get("unchanged", 0)
         after = ""
         while page := await self._pipeline.store.read(outcomes.rejected, self._source, after=after):
@@ -172,23 +174,23 @@ class _Import:
         output.text(f"{self.written} written, {self.unchanged} unchanged, {self.refused_count} refused")
 
 
-async def wait_answered(pipeline: "Pipeline", collection: str) -> None:
-    """Show answers coming in until nothing of a collection waits for one.
+async def wait_answered(pipeline: "Pipeline", collection: str, source: str) -> None:
+    """Show answers coming in until nothing that this source wrote waits for one; what others write meanwhile may wait.
 
     Raises:
         EvaluatorMisconfigured, EvaluatorUnavailable: the evaluator does not answer; documents stay pending.
     """
     from storage import queue
 
-    waiting = (await pipeline.store.read(queue.pending, [collection])).total
-    most = waiting
+    waiting = most = await pipeline.store.read(queue.unanswered, source)
     with output.Progress("answered", most) as progress:
         while waiting:
             give_up_when_broken(pipeline, collection, waiting)
-            await asyncio.sleep(0.1)
-            waiting = (await pipeline.store.read(queue.pending, [collection])).total
-            most = max(most, waiting)
+            started = time.monotonic()
+            waiting = await pipeline.store.read(queue.unanswered, source)
             progress.at(most - waiting, most)
+            # Counting takes a second for a million lines: most of the time is left to those who answer.
+            await asyncio.sleep(max(ANSWERED_POLL_S, 5 * (time.monotonic() - started)))
 
 
 def give_up_when_broken(pipeline: "Pipeline", collection: str, waiting: int) -> None:

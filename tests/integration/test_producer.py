@@ -67,6 +67,19 @@ async def test_the_brokers_clock_is_learnt_from_acknowledgements(kafka_bootstrap
     assert abs(deadline - (time.time() + 5) * 1000) < 1500
 
 
+async def test_a_clock_that_is_behind_is_said_and_learned(kafka_bootstrap: str, topic_prefix: str):
+    """A machine whose clock is far behind is told so at its first write, which is too late; the next one is not."""
+    settings, topic = await _made(kafka_bootstrap, topic_prefix)
+    producer = Producer(settings, clock=lambda: time.time() - 7)
+    with pytest.raises(errors.InvalidEvent, match=r"clock is \S+ s behind") as refused:
+        await producer.send(_write("tickets/t1", "e1"), topic, deadline_ms=producer.deadline_ms())
+    after = await producer.send(_write("tickets/t1", "e1"), topic, deadline_ms=producer.deadline_ms())
+    await producer.stop()
+
+    assert refused.value.reason == "expired"
+    assert after.offset > 0
+
+
 @pytest.mark.parametrize(
     ("message", "reason"),
     [

@@ -1,11 +1,13 @@
 """Claiming: who gets which document, in what order, and what is never claimed. On SQLite and on PostgreSQL."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
+import judged
 import pytest
 import stored
 
-from storage import candidates, engine, queue
+from storage import candidates, engine, queue, writes
 
 LEASE_MS = 60_000
 
@@ -285,13 +287,14 @@ async def test_pending_counts_tell_due_later_and_claimed(store: engine.Store):
     assert second.uri == "notes/b"
 
 
-async def test_unsettled_are_those_that_still_wait(store: engine.Store):
-    """Of given identities those are named whose document still waits under them; answered and passed ones are not."""
-    given = await store.write(stored.write, {"notes/a": "1", "notes/b": "2", "notes/c": "3"})
+async def test_unanswered_are_those_whose_write_still_waits(store: engine.Store):
+    """Of what a source wrote, documents count that still wait for just that; answered and passed ones do not."""
+    before = await store.read(queue.unanswered, "test")
+    await store.write(stored.write, {"notes/a": "1", "notes/b": "2", "notes/c": "3", "notes/d": " "})
     claims = (await store.write(stored.claimed, slots=1)).claims
     await store.write(stored.answer_all, claims)
-    await store.write(stored.write, {"notes/b": "rewritten"})
+    await store.write(writes.append, "local", [replace(judged.write("notes/b", "rewritten"), source="other", id="o")])
 
-    waiting = await store.read(queue.unsettled, list(given.items()))
-
-    assert waiting == [("notes/c", given["notes/c"])]
+    assert before == 0
+    assert await store.read(queue.unanswered, "test") == 1
+    assert await store.read(queue.unanswered, "other") == 1

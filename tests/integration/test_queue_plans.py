@@ -34,7 +34,7 @@ async def work(store: engine.Store) -> None:
     await store.write(queue.retry, [queue.Retried(retried.uri, retried.indexed_as, retried.attempt, 5, counted=True)])
     released_ = queue.Released(released.uri, released.indexed_as, released.attempt, called=True)
     await store.write(queue.release, [released_])
-    await store.read(queue.unsettled, [("notes/1", 1)])
+    await store.read(queue.unanswered, "test")
     await store.read(queue.pending)
     await store.read(queue.pending, ["notes"])
     await store.write(stored.write, {f"mails/{n}": f"body {n}" for n in range(40)})

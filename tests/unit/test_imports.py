@@ -64,6 +64,17 @@ def test_a_line_beyond_the_limit_is_refused_without_being_held() -> None:
     assert rows[1] == Row(2, "b", None, "y", None)
 
 
+def test_a_csv_line_beyond_the_limit_is_refused_without_being_held() -> None:
+    """A line that never ends is passed over in pieces; the records around it are read."""
+    long = b"x" * (2 * imports.LINE_BYTES_MAX + 7)
+    file = io.BytesIO(b"id,body\n1,first\n2," + long + b"\n3,third\n")
+
+    rows = list(imports.read_csv(file, Columns("body", "id", frozenset(), {})))
+
+    assert [getattr(row, "body", None) for row in rows] == ["first", None, "third"]
+    assert "more than" in rows[1].reason
+
+
 def test_csv_columns_become_typed_state() -> None:
     """Fields take the types of the collection's state; an empty one is null."""
     rows = csv("id,text,title,priority,weight,open,due\na,hello,T,3,1.5,yes,2026-11-30T00:00:00Z\nb,you,,,,,\n")
