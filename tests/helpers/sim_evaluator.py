@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sim_model import Call
+from sim_promises import Call
 
 from evaluators.contract import Evaluated, Identity, Limits
 from facets.answers import BooleanAnswer, ChoiceAnswer
@@ -15,7 +15,7 @@ from facets.questions import Question
 if TYPE_CHECKING:
     from sim_process import Process
 
-CALL_S = 2.0
+CALL_S = 1.0
 
 
 class SimEvaluator:
@@ -35,17 +35,17 @@ class SimEvaluator:
         task = asyncio.current_task()
         uri, _, indexed_as = (task.get_name() if task else "").removeprefix("call ").rpartition(" as ")
         scope = uri[1:].partition("/")[0] if uri.startswith("@") else ""
-        number = len(world.model.calls) + 1
+        number = len(world.promises.calls) + 1
         call = Call(number, uri, int(indexed_as), body, scope, self._fingerprint, world.now_ms())
         world.note(self._process.name, f"call {number} {uri}/{indexed_as}")
-        world.check(lambda: world.model.call(call))
+        world.check(lambda: world.promises.call(call, self._process.name))
         mode = world.evaluator_mode()
         if mode == "fine" and chance.random() < world.trouble:
             mode = chance.choice(("late", "wrong", "limited", "gone", "refusing", "broken", "never"))
-        await asyncio.sleep(chance.uniform(0.01, 0.4))
+        await asyncio.sleep(chance.uniform(0.01, 0.3))
         match mode:
             case "late":
-                await asyncio.sleep(chance.uniform(0.3, 1.5 * CALL_S))
+                await asyncio.sleep(chance.uniform(0.3, 1.3 * CALL_S))
             case "never":
                 await asyncio.sleep(1e6)
             case "limited":

@@ -2,10 +2,11 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sim_log import PARTITIONS, TOPIC
-from sim_model import Broken, holds
+from sim_promises import Broken, holds
 from sim_store import SimStore, database
 
 from facets.selection import Selection
@@ -30,7 +31,7 @@ async def read_feed(world: "World", keeper: SimStore) -> None:
     """Number, read on, and compare each record with what the store has held; no document goes back."""
     await keeper.write(feed.number)
     for record in await keeper.read(feed.read, world.feed_at, 1000):
-        held = world.model.history.get((record.uri, record.version))
+        held = world.promises.history.get((record.uri, record.version))
         shown = (record.version, record.revision, record.indexed_as, record.status.value, record.facets)
         before = world.feed_view.get(record.uri)
         if held is None or _told(held) != shown:
@@ -52,17 +53,16 @@ async def finish(world: "World", keeper: SimStore) -> None:
     """Heal: writes end although no model answers; then everything ends."""
     world.faulty = False
     world.trouble = 0.0
-    for process in world.processes.values():
-        process.armed.clear()
+    world.armed.clear()
     if world.failure is None and not all(each.definitions == world.active for each in world.processes.values()):
         for process in list(world.processes.values()):
             if process.definitions != world.active:
                 world.kill(process)
-    until_s = world.loop.time() + QUIET_WITHIN_S
-    while not world.failure and not is_quiet(world):
-        if world.loop.time() > until_s:
-            world.broke(f"not quiet after {QUIET_WITHIN_S:g} s: {_waiting(world)}")
-        await asyncio.sleep(0.5)
+    if world.seed % 5 == 1:
+        world.silent = True
+        await _until(world, lambda: _positions() == _ends(world), "applied while no model answers")
+        world.silent = False
+    await _until(world, lambda: is_quiet(world), "quiet")
     if world.failure:
         return
     await read_feed(world, keeper)
@@ -71,6 +71,14 @@ async def finish(world: "World", keeper: SimStore) -> None:
     world.check(lambda: _compare(world))
     if world.views:
         await _compare_views(world, keeper)
+
+
+async def _until(world: "World", condition: Callable[[], bool], what: str) -> None:
+    until_s = world.loop.time() + QUIET_WITHIN_S
+    while not world.failure and not condition():
+        if world.loop.time() > until_s:
+            world.broke(f"not {what} after {QUIET_WITHIN_S:g} s: {_waiting(world)}")
+        await asyncio.sleep(0.25)
 
 
 def _waiting(world: "World") -> str:
@@ -101,7 +109,7 @@ def is_quiet(world: "World") -> bool:
 
 def _compare(world: "World") -> None:
     """Outcomes and letters are the model's; the feed's reader has what the store has."""
-    model, data = world.model, database()
+    promises, model, data = world.promises, world.promises.model, database()
     rows = data.rows("SELECT * FROM outcomes WHERE outcome <> 'rejected'")
     settled = {(row["source"], row["event_id"]): (row["outcome"], row["version"]) for row in rows}
     wanted = {key: (said, version) for key, (_, said, version) in model.settled.items()}
@@ -117,16 +125,16 @@ def _compare(world: "World") -> None:
     }
     expected = {place: (each.reason, each.state, each.attempts) for place, each in model.letters.items()}
     holds(letters == expected, f"letters differ: {sorted(set(letters.items()) ^ set(expected.items()), key=str)}")
-    stored = {uri: _told(row) for uri, row in model.rows.items()}
+    stored = {uri: _told(row) for uri, row in promises.rows.items()}
     holds(world.feed_view == stored, f"the feed's reader has {world.feed_view}, the store {stored}")
-    for (uri, indexed_as), begun in model.begun.items():
-        most = 1 + model.allowed.get((uri, indexed_as), 0)
+    for (uri, indexed_as), begun in promises.begun.items():
+        most = 1 + promises.allowed.get((uri, indexed_as), 0)
         holds(begun <= most, f"{uri}/{indexed_as}: {begun} calls, {most} allowed")
 
 
 async def _published(world: "World") -> None:
     """The facets topic ends with every document's newest version."""
-    wanted = {uri: row["version"] for uri, row in world.model.rows.items()}
+    wanted = {uri: row["version"] for uri, row in world.promises.rows.items()}
     until_s = world.loop.time() + 30.0
     while world.facets_topic != wanted and world.loop.time() < until_s:  # noqa: ASYNC110 (simulated)
         await asyncio.sleep(0.5)
@@ -138,7 +146,7 @@ async def _compare_views(world: "World", keeper: SimStore) -> None:
     """Searching the real view finds what the store says, by each value and by none."""
     for definition in world.sets[world.active]:
         follower = Follower(keeper, definition.name)
-        rows = [row for row in world.model.rows.values() if row["collection"] == definition.name]
+        rows = [row for row in world.promises.rows.values() if row["collection"] == definition.name]
         try:
             for value in ("billing", "outage", "other", "__missing__"):
                 selection = Selection(collection=definition.name, facets={"topic": (value,)}, limit=100)

@@ -8,9 +8,12 @@ import selectors
 from collections.abc import Callable
 from typing import Any
 
+STEPS_MAX = 200_000
+"""Passes of a loop; a run takes some thousands."""
+
 
 class Stuck(Exception):
-    """Everything waits and no timer runs: nothing would ever happen again."""
+    """Everything waits and no timer runs, or somebody goes round in circles: nothing would ever happen again."""
 
 
 class _Selector(selectors.SelectSelector):
@@ -19,10 +22,12 @@ class _Selector(selectors.SelectSelector):
     def __init__(self) -> None:
         super().__init__()
         self.now_s = 0.0
+        self._steps = 0
 
     def select(self, timeout: float | None = None) -> list[Any]:
         """Let the time pass."""
-        if timeout is None:
+        self._steps += 1
+        if timeout is None or self._steps > STEPS_MAX:
             raise Stuck
         self.now_s += max(timeout, 0.0)
         return []

@@ -1,11 +1,10 @@
-"""What must hold, told a second time: a model of documents, answers, letters and calls that shares no product code.
+"""What the log's records must make of documents, told a second time: a model that shares no code with the product.
 
-It is told what a log's records meant, which calls began, and what every row looked like after every commit. It works
-out what the records do by itself; every other change of a document must be one that the committed function may make.
+It knows what each record meant (`sim_log.Intent`), decodes no bytes, and asks no store. What answers, failures and
+turns may change beside it is `sim_promises`' business.
 """
 
 import json
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,16 +12,11 @@ from sim_log import Intent
 
 Place = tuple[int, int, int]
 """Incarnation, partition, offset."""
-VISIBLE = ("version", "revision", "indexed_as", "status", "facets", "fingerprint", "reason")
-
-
-class Broken(AssertionError):
-    """A promise does not hold."""
 
 
 @dataclass(frozen=True)
 class Doc:
-    """A document by its records alone, with what answers and turns have made of its counters since."""
+    """A document by its records, with what answers and turns have made of its counters since."""
 
     version: int = 0
     revision: int = 0
@@ -34,20 +28,6 @@ class Doc:
 
 
 @dataclass
-class Call:
-    """One call: its number is in its answer's confidence, so an answer tells which call it came from."""
-
-    number: int
-    uri: str
-    indexed_as: int
-    body: str
-    scope: str
-    fingerprint: str
-    started_ms: int
-    valid: bool = False
-
-
-@dataclass
 class Letter:
     """A dead letter."""
 
@@ -56,215 +36,73 @@ class Letter:
     attempts: int
 
 
-def holds(condition: object, said: str) -> None:
-    """Fail with what is said unless it holds."""
-    if not condition:
-        raise Broken(said)
+class Refused(Exception):
+    """The record becomes a dead letter, for this reason."""
 
 
 class Model:
-    """The promises, checked after each commit."""
+    """Documents, settled events and dead letters, by the records alone."""
 
-    def __init__(self, unanswered_max: int) -> None:
+    def __init__(self) -> None:
         self.docs: dict[str, Doc] = {}
         self.letters: dict[Place, Letter] = {}
         self.settled: dict[tuple[str, str], tuple[tuple[object, ...], str, int | None]] = {}
-        self.calls: dict[int, Call] = {}
-        self.begun: Counter[tuple[str, int]] = Counter()
-        self.allowed: dict[tuple[str, int], int] = {}
-        self.history: dict[tuple[str, int], dict[str, Any]] = {}
-        self.rows: dict[str, dict[str, Any]] = {}
-        self.ended: set[str] = set()
-        self._unanswered_max = unanswered_max
-
-    # What records do.
 
     def take(self, intent: Intent, place: Place) -> None:
-        """Apply one record in log order."""
+        """Apply one record in log order; a redriven one counts for the place where it stood first."""
         at = intent.origin or place
-        reason, doc = self._judge(intent, at)
-        if reason == "duplicate":
-            if intent.origin:
-                self._close(at)
-            return
-        if reason is not None:
-            self._reject(at, reason)
-            return
-        before = self.docs.get(intent.uri)
-        if doc is not None:
-            self.docs[intent.uri] = replace(doc, at=max(doc.at, at))
-        if intent.origin:
-            self._close(at)
-        changed = doc is not None and (before is None or before.version != doc.version)
-        said = "applied" if changed else "unchanged"
-        self.settled[intent.source, intent.id] = (intent.content, said, None if doc is None else doc.version)
+        key, before = (intent.source, intent.id), self.docs.get(intent.uri)
+        try:
+            if not self._is_duplicate(intent):
+                after = self._next(intent, before, at)
+                said = "unchanged" if after.version == (before.version if before else 0) else "applied"
+                self.settled[key] = (intent.content, said, after.version or None)
+                self.docs[intent.uri] = replace(after, at=max(after.at, at))
+        except Refused as refused:
+            self._write_letter(at, str(refused))
+        else:
+            if intent.origin and at in self.letters and self.letters[at].state == "open":
+                self.letters[at].state = "redriven"
 
-    def _judge(  # noqa: PLR0911 (the rules, one after another)
-        self, intent: Intent, at: Place
-    ) -> tuple[str | None, Doc | None]:
+    def _is_duplicate(self, intent: Intent) -> bool:
         if intent.bad and not (intent.bad == "expired" and intent.origin):
-            return intent.bad, None
+            raise Refused(intent.bad)
         known = self.settled.get((intent.source, intent.id))
-        if known is not None:
-            return ("duplicate" if known[0] == intent.content else "id_reused"), None
-        doc = self.docs.get(intent.uri)
-        if intent.origin and doc is not None and doc.at >= at:
-            return "superseded", None
+        if known is not None and known[0] != intent.content:
+            raise Refused("id_reused")
+        return known is not None
+
+    def _next(self, intent: Intent, doc: Doc | None, at: Place) -> Doc:
         alive = doc is not None and doc.status != "deleted"
+        if intent.origin and doc is not None and doc.at >= at:
+            raise Refused("superseded")
         if intent.kind == "delete":
-            if doc is None or not alive:
-                return None, doc
-            new = doc.version + 1
-            return None, Doc(new, doc.revision, new, "deleted", at=doc.at)
+            # The delete of one that never was keeps its place: an earlier write sent again must find it.
+            return Doc(doc.version + 1, doc.revision, doc.version + 1, at=doc.at) if doc and alive else doc or Doc()
         if doc is not None and alive and intent.unless_equal and _equal(intent, doc):
-            return None, doc
+            return doc
         if intent.body is None and not alive:
-            return "no_document", None
+            raise Refused("no_document")
         doc = doc or Doc()
-        new = doc.version + 1
-        state = doc.state if intent.state is None else intent.state
+        new = replace(doc, version=doc.version + 1, state=intent.state or doc.state)
         if intent.body is None:
-            return None, replace(doc, version=new, state=state)
+            return new
         status = "pending" if intent.body.strip() else "empty"
-        return None, Doc(new, new, new, status, intent.body, state, doc.at)
+        return replace(new, revision=new.version, indexed_as=new.version, status=status, body=intent.body)
 
-    def _reject(self, at: Place, reason: str) -> None:
-        letter = self.letters.get(at)
-        state = "superseded" if reason == "superseded" else "open"
-        if letter is None:
-            self.letters[at] = Letter(reason, state, 1)
-        else:
-            kept = letter.reason if state == "superseded" else reason
-            self.letters[at] = Letter(kept, state, letter.attempts + 1)
+    def _write_letter(self, at: Place, reason: str) -> None:
+        known, superseded = self.letters.get(at), reason == "superseded"
+        kept = known.reason if known and superseded else reason
+        self.letters[at] = Letter(kept, "superseded" if superseded else "open", 1 + (known.attempts if known else 0))
 
-    def _close(self, at: Place) -> None:
-        if at in self.letters and self.letters[at].state == "open":
-            self.letters[at].state = "redriven"
 
-    # What calls and commits do.
-
-    def call(self, call: Call) -> None:
-        """Note that a call begins, if it may."""
-        identity = (call.uri, call.indexed_as)
-        self.calls[call.number] = call
-        self.begun[identity] += 1
-        most = 1 + self.allowed.get(identity, 0)
-        holds(self.begun[identity] <= most, f"call {self.begun[identity]} of {identity}, {most} allowed")
-
-    def committed(self, function: str, rows: dict[str, dict[str, Any]], owner: str, now_ms: int) -> list[str]:
-        """Compare all documents after a commit; return what has changed."""
-        said = []
-        for uri, row in rows.items():
-            before = self.rows.get(uri)
-            if before == row:
-                continue
-            self._check_row(uri, row)
-            self._check_change(function, uri, before, row, now_ms)
-            self._check_claim(uri, before, row, owner, now_ms)
-            self.allowed[uri, row["indexed_as"]] = row["retries"] + row["crashes"]
-            said.append(f"{uri}@{row['version']}/{row['indexed_as']} {row['status']} {row['owner'] or ''}".strip())
-        for uri, doc in self.docs.items():
-            row = rows.get(uri)
-            holds(row is not None, f"{uri} is not in the store")
-            found = row and tuple(row[name] for name in ("version", "revision", "indexed_as", "status", "body"))
-            wanted = (doc.version, doc.revision, doc.indexed_as, doc.status, doc.body)
-            holds(found == wanted, f"{uri} is {found}, must be {wanted}")
-            holds(row and _json(row["state"]) == _json(doc.state), f"{uri} has state {row and row['state']}")
-        holds(set(rows) == set(self.docs), f"documents without a record: {set(rows) - set(self.docs)}")
-        self.rows = rows
-        return said
-
-    def _check_row(self, uri: str, row: dict[str, Any]) -> None:
-        holds((row["facets"] is not None) == (row["status"] == "indexed"), f"{uri} is {row['status']} with answers")
-        holds((row["reason"] is not None) == (row["status"] == "failed"), f"{uri} is {row['status']} with a reason")
-        holds(row["owner"] is None or row["status"] == "pending", f"{uri} is {row['status']} and claimed")
-        holds(row["status"] != "pending" or row["due_ms"] is not None, f"{uri} is pending and never due")
-        shown = {name: row[name] for name in VISIBLE} | {"state": row["state"]}
-        same = self.history.setdefault((uri, row["version"]), shown)
-        holds(same == shown, f"{uri}@{row['version']} was {same} and is {shown}")
-
-    def _check_change(
-        self, function: str, uri: str, before: dict[str, Any] | None, row: dict[str, Any], now_ms: int
-    ) -> None:
-        """Take over what answers, failures and turns may do; what records do is known already."""
-        doc = self.docs.get(uri)
-        holds(doc is not None, f"{uri} came out of nothing")
-        if doc is None or before is None or function in {"_commit", "apply"}:
-            return
-        if row["version"] == before["version"]:
-            holds(all(row[name] == before[name] for name in VISIBLE), f"{function} changed {uri} without a new version")
-            return
-        holds(row["version"] == before["version"] + 1, f"{function} took {uri} to {row['version']}")
-        change = (before["status"], row["status"])
-        if function == "exchange":
-            holds(change == ("pending", "indexed"), f"{function} made {uri} {change}")
-            self._check_answer(uri, row)
-        elif function == "fail":
-            holds(change == ("pending", "failed"), f"{function} made {uri} {change}")
-        elif function == "turn":
-            holds(row["status"] == "pending" and before["status"] not in {"deleted", "empty"}, f"a turn {change} {uri}")
-            holds(row["indexed_as"] == row["version"], f"a turn cleared {uri} under an old number")
-            holds(row["cleared_ms"] == now_ms, f"a turn cleared {uri} at another time")
-            self.docs[uri] = replace(doc, version=row["version"], indexed_as=row["version"], status="pending")
-            return
-        else:
-            raise Broken(f"{function} changed {uri}: {change}")
-        self.docs[uri] = replace(doc, version=row["version"], status=row["status"])
-
-    def _check_answer(self, uri: str, row: dict[str, Any]) -> None:
-        """An answer is one that a call gave about this very body, scope and set of questions."""
-        facets, evaluation = json.loads(row["facets"]), json.loads(row["evaluation"])
-        call = self.calls.get(round(facets["topic"]["confidence"] * 1_000_000))
-        holds(call is not None and call.valid, f"{uri} has an answer that nobody gave: {facets}")
-        if call is None:
-            return
-        about = (call.body, call.scope, call.fingerprint)
-        holds(about == (row["body"], row["scope"], row["fingerprint"]), f"{uri} has the answer about {about}")
-        own = (call.uri, call.indexed_as) == (uri, row["indexed_as"])
-        holds(evaluation["cached"] or own, f"{uri}@{row['indexed_as']} has the answer to {call.uri}@{call.indexed_as}")
-        after_ms = self.rows[uri]["memo_after_ms"]
-        holds(after_ms is None or call.started_ms >= after_ms, f"{uri} has an answer from before a forced reindex")
-
-    def _check_claim(
-        self, uri: str, before: dict[str, Any] | None, row: dict[str, Any], owner: str, now_ms: int
-    ) -> None:
-        if row["owner"] is None or (before is not None and row["owner"] == before["owner"]):
-            return
-        holds(row["owner"] == owner, f"{uri} was claimed for {row['owner']} by {owner}")
-        same = before is not None and before["indexed_as"] == row["indexed_as"] and before["owner"] is not None
-        holds(
-            not same or before["lease_until_ms"] <= now_ms, f"{uri} was taken from {before and before['owner']} early"
-        )
-
-    def jobs(self, jobs: dict[str, dict[str, Any]], items: list[dict[str, Any]]) -> None:
-        """Check jobs: few documents are dark at once, ended ones stay so, and forced answers are new."""
-        for job_id, job in jobs.items():
-            asked = [item for item in items if item["job_id"] == job_id and item["state"] == "asked"]
-            active = job["state"] in {"queued", "running"}
-            if active:
-                holds(len(asked) <= self._unanswered_max, f"job {job_id} has {len(asked)} documents dark")
-            holds(job_id not in self.ended or not active, f"job {job_id} lives again")
-            if job["state"] == "succeeded" and job_id not in self.ended:
-                self._check_done(job, [item for item in items if item["job_id"] == job_id])
-            if not active:
-                self.ended.add(job_id)
-
-    def _check_done(self, job: dict[str, Any], items: list[dict[str, Any]]) -> None:
-        for item in items:
-            holds(
-                item["state"] not in {"waiting", "asked"}, f"{item['uri']} of {job['id']} is {item['state']} at its end"
-            )
-            row = self.rows[item["uri"]]
-            if item["state"] != "reindexed" or row["indexed_as"] != item["indexed_as"] or job["mode"] != "force":
-                continue
-            number = round(json.loads(row["facets"])["topic"]["confidence"] * 1_000_000)
-            early = self.calls[number].started_ms < job["created_ms"]
-            holds(not early, f"{item['uri']} has an answer from before the forced {job['id']}")
+def same_json(one: str | None, other: str | None) -> bool:
+    """Say whether two JSON texts, or absences of one, mean the same."""
+    return _json(one) == _json(other)
 
 
 def _equal(intent: Intent, doc: Doc) -> bool:
-    same_state = intent.state is None or _json(intent.state) == _json(doc.state)
-    return intent.body in (None, doc.body) and same_state
+    return intent.body in (None, doc.body) and (intent.state is None or same_json(intent.state, doc.state))
 
 
 def _json(text: str | None) -> Any:

@@ -1,24 +1,28 @@
 """What an operation of the plan does to the world."""
 
+import functools
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
 from sim_log import PARTITIONS, Intent
 from sim_plan import URIS, WRITES, Op
+from sim_process import WORKER_PACE, Process
 from sim_store import SimStore
 
 from facets import errors
 from storage import dead_letters, definitions, jobs
+from storage.engine import Tx
 from storage.events import Raw
 from streams import events
 from streams.events import Message
+from streams.write_worker import QUIET_S
 
 if TYPE_CHECKING:
-    from sim_process import Process
     from sim_world import World
 
-REMADE_AFTER_S = 6.0
+REMADE_AFTER_S = 1.2 * QUIET_S / WORKER_PACE
 """A topic that is made anew is away for longer than the write worker trusts what it knows of a log."""
 
 
@@ -92,8 +96,9 @@ def _message(world: "World", intent: Intent) -> Message:
 
 
 async def _burst(world: "World", keeper: SimStore, op: Op) -> None:
-    for uri in URIS:
-        send(world, Intent("write", uri, "sim", f"e{len(world.sent_ids)}", body=op.what[0]))
+    for number, uri in enumerate(URIS):
+        body = f"{op.what[0]}/{number}" if op.what[0].startswith("text") else op.what[0]
+        send(world, Intent("write", uri, "sim", f"e{len(world.sent_ids)}", body=body))
 
 
 async def _redrive(world: "World", keeper: SimStore, op: Op) -> None:
@@ -123,6 +128,10 @@ async def _job(world: "World", keeper: SimStore, op: Op) -> None:
 
 
 async def _cancel(world: "World", keeper: SimStore, op: Op) -> None:
+    """Cancel a job now, or (True) as soon as one has given a turn."""
+    if op.what[0]:
+        world.after_turn = functools.partial(_cancel, world, keeper, replace(op, what=(False,)))
+        return
     active = [each for each in await keeper.read(jobs.list_jobs) if each.state in jobs.ACTIVE]
     if active:
         await keeper.write(jobs.cancel, active[0].id)
@@ -133,24 +142,51 @@ async def _activate(world: "World", keeper: SimStore, op: Op) -> None:
     await keeper.write(definitions.activate, world.sets[world.active])
 
 
-_OTHERS = {"burst": _burst, "redrive": _redrive, "job": _job, "cancel": _cancel, "activate": _activate}
+async def _tamper(world: "World", keeper: SimStore, op: Op) -> None:
+    """Break a promise, past all product code; no plan draws this."""
+    await keeper.write(_TAMPERING[op.what[0]])
 
 
-def _process(world: "World", slot: int) -> "Process":
+def _answers_kept(tx: Tx) -> None:
+    tx.execute(sa.text("UPDATE documents SET facets = '{}' WHERE status <> 'indexed'"))
+    tx.execute(sa.text("UPDATE documents SET status = 'pending' WHERE status = 'indexed'"))
+
+
+def _version_lost(tx: Tx) -> None:
+    tx.execute(sa.text("UPDATE documents SET version = version - 1"))
+
+
+def _claim_stolen(tx: Tx) -> None:
+    tx.execute(sa.text("UPDATE documents SET owner = 'nobody', lease_until_ms = 1, status = 'pending', facets = NULL"))
+
+
+_TAMPERING = {"answers kept": _answers_kept, "a version lost": _version_lost, "a claim stolen": _claim_stolen}
+_OTHERS = {
+    "burst": _burst,
+    "redrive": _redrive,
+    "job": _job,
+    "cancel": _cancel,
+    "activate": _activate,
+    "tamper": _tamper,
+}
+
+
+def _process(world: "World", slot: int) -> Process:
     return world.processes[slot % world.slots]
 
 
 def _crash(world: "World", what: tuple[Any, ...]) -> None:
-    slot, point, nth = what
-    _process(world, slot).armed[point] = nth
+    """Kill whoever comes to a point next, or next but one."""
+    point, nth = what
+    world.armed[point] = nth
 
 
 def _kill(world: "World", what: tuple[Any, ...]) -> None:
-    world.kill(_process(world, what[1]))
+    world.kill(_process(world, what[0]))
 
 
 def _stop(world: "World", what: tuple[Any, ...]) -> None:
-    world.loop.create_task(world.stop(_process(world, what[1])))
+    world.loop.create_task(world.stop(_process(world, what[0])))
 
 
 def _slow(world: "World", what: tuple[Any, ...]) -> None:
@@ -179,6 +215,13 @@ def _evaluator(world: "World", what: tuple[Any, ...]) -> None:
 def _rebalance(world: "World", what: tuple[Any, ...]) -> None:
     _, slot, partition, _ = what
     world.assigned[partition] = slot % world.slots
+
+
+def _shared(world: "World", what: tuple[Any, ...]) -> None:
+    """A member that has not noticed a rebalance goes on with a partition that another has by now."""
+    _, slot, partition, seconds = what
+    world.also[partition] = slot % world.slots
+    world.last(("shared", partition), float(seconds))
 
 
 def _rewind(world: "World", what: tuple[Any, ...]) -> None:
@@ -216,6 +259,7 @@ _FAULTS = {
     "stuck": _stuck,
     "evaluator": _evaluator,
     "rebalance": _rebalance,
+    "shared": _shared,
     "rewind": _rewind,
     "jump": _jump,
     "remake": _remake,

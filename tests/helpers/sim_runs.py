@@ -1,7 +1,8 @@
-"""Many seeds at once on all cores, and a failing one made small."""
+"""Many seeds in processes of their own, and a failing one made small."""
 
 import multiprocessing
 import os
+import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
@@ -9,8 +10,8 @@ import structlog
 from sim_plan import Op, plan
 from sim_world import Result, simulate
 
-SEEDS = int(os.environ.get("FACETLINE_SEEDS", "100"))
-SHRINKS_MAX = 60
+SEEDS = 500
+SHRINKS_MAX = 150
 """Runs that making a failing plan small may take."""
 
 
@@ -19,9 +20,14 @@ def quiet() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
 
 
-def pool() -> ProcessPoolExecutor:
-    """Return a pool of fresh processes, one for each core."""
-    return ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn"), quiet)
+def pool(processes: int) -> ProcessPoolExecutor:
+    """Return a pool of fresh processes, which no coverage or other measuring slows down."""
+    return ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), quiet)
+
+
+def processes() -> int:
+    """Return how many processes one test may use: all cores, shared with the other test workers."""
+    return max(1, (os.cpu_count() or 1) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
 def failures(executor: ProcessPoolExecutor, seeds: Iterable[int]) -> list[Result]:
@@ -29,24 +35,38 @@ def failures(executor: ProcessPoolExecutor, seeds: Iterable[int]) -> list[Result
     return [result for result in executor.map(simulate, seeds) if result.failure]
 
 
-def shrunk(seed: int) -> tuple[list[Op], Result]:
-    """Drop operations of a failing plan as long as it goes on failing."""
-    ops, runs, size = plan(seed), 0, len(plan(seed)) // 2
+def failures_until(executor: ProcessPoolExecutor, seeds: range, until_s: float) -> tuple[list[Result], int]:
+    """Run seeds until a moment of the monotonic clock or the first failure; return what failed, and how many ran."""
+    size, done = 4 * processes(), 0
+    while time.monotonic() < until_s and done < len(seeds):
+        found = failures(executor, seeds[done : done + size])
+        done += size
+        if found:
+            return found, done
+    return [], done
+
+
+def shrunk(seed: int, ops: Sequence[Op] | None = None) -> tuple[list[Op], Result]:
+    """Drop operations of a failing plan as long as it goes on failing; return what is left, and how it fails."""
+    ops = list(plan(seed) if ops is None else ops)
     last = simulate(seed, ops)
+    size, runs = max(len(ops) // 2, 1), 0
     while size and runs < SHRINKS_MAX:
-        for start in range(0, len(ops), size):
+        start = 0
+        while start < len(ops) and runs < SHRINKS_MAX:
             fewer = [*ops[:start], *ops[start + size :]]
             runs += 1
             result = simulate(seed, fewer)
             if result.failure:
                 ops, last = fewer, result
-                break
-        else:
-            size //= 2
+            else:
+                start += size
+        size //= 2
     return ops, last
 
 
 def told(seed: int, ops: Sequence[Op], result: Result) -> str:
     """Return what a person needs to find the fault."""
-    lines = [f"seed {seed}: {result.failure}", f"again: pytest tests/simulation --seed {seed}", "with these alone:"]
-    return "\n".join([*lines, *map(str, ops), "the end of its trace:", *result.trace])
+    lines = [f"seed {seed} breaks a promise: {result.failure}", f"again: pytest tests/simulation --seed {seed}"]
+    lines += [f"it takes {len(ops)} of the plan's steps:", *map(str, ops), "the end of the trace:", *result.trace]
+    return "\n".join(lines)

@@ -70,7 +70,8 @@ class SimStore(engine.Store):
         return result
 
     def _once_writing(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        with self.engine.connect() as connection, connection.begin():
+        connection = database().connection
+        with connection.begin():
             return function(SimTx(connection, self._clock_shift), *args, **kwargs)
 
     def _once_reading(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -78,12 +79,12 @@ class SimStore(engine.Store):
 
     def _rehearse(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         """Run a function and undo it: any function may be run twice."""
-        with self.engine.connect() as connection:
-            transaction = connection.begin()
-            try:
-                function(SimTx(connection, self._clock_shift), *args, **kwargs)
-            finally:
-                transaction.rollback()
+        connection = database().connection
+        transaction = connection.begin()
+        try:
+            function(SimTx(connection, self._clock_shift), *args, **kwargs)
+        finally:
+            transaction.rollback()
 
 
 class Database:
@@ -100,6 +101,7 @@ class Database:
         self.sqlite = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         self.engine = sa.create_engine("sqlite://", creator=lambda: self.sqlite, poolclass=pool.StaticPool)
         event.listen(self.engine, "begin", engine._begin_sqlite)
+        self.connection = self.engine.connect()
 
     def reset(self) -> None:
         """Empty it."""

@@ -7,19 +7,19 @@ import asyncio
 import contextvars
 import hashlib
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sim_finish
 import sim_ops
 from sim_definitions import definition_sets
 from sim_log import PARTITIONS, TOPIC, Partition, SimLog
-from sim_loop import Loop
-from sim_model import Broken, Model
-from sim_plan import LAST_S, SLOTS, Op, plan
+from sim_loop import Loop, Stuck
+from sim_plan import LAST_S, SLOTS, Op, plan, publishes
 from sim_process import LIMITS, Process
+from sim_promises import Broken, Promises
 from sim_store import SimStore, database
 
 from storage import definitions, positions
@@ -27,7 +27,8 @@ from streams.events import Message
 from streams.reindex import UNANSWERED_PER_SLOT
 
 START_MS = 1_800_000_000_000
-TRACE_SHOWN = 80
+HESITATES = 0.04
+TRACE_SHOWN = 40
 WALL_S = 400.0
 """Simulated time after which a run is called stuck."""
 
@@ -46,6 +47,7 @@ class Result:
     failure: str | None
     trace: tuple[str, ...]
     kills: int
+    seen: Counter[str]
 
 
 class World:
@@ -56,12 +58,14 @@ class World:
         self.ops = ops
         self.loop = loop
         self.log = SimLog()
-        self.model = Model(UNANSWERED_PER_SLOT * LIMITS.concurrency)
-        self.sets = definition_sets()
+        self.limits = replace(LIMITS, concurrency=1 + seed % 2)
+        self.promises = Promises(UNANSWERED_PER_SLOT * self.limits.concurrency, round(LIMITS.call_s * 1000))
+        self.sets = definition_sets(together=seed % 3 != 0)
         self.faulty = True
-        self.slots = 2 if seed % 3 else len(SLOTS)
-        self.publishes = seed % 4 == 0
+        self.slots = 2 if seed % 4 else len(SLOTS)
+        self.publishes = publishes(seed)
         self.views = seed % 10 == 0
+        self.silent = False
         self.trouble = random.Random(f"trouble {seed}").choice((0.0, 0.1, 0.3))  # noqa: S311 (as below)
         self.processes: dict[int, Process] = {}
         self.group: dict[int, int] = {}
@@ -73,6 +77,9 @@ class World:
         self.commits = 0
         self.kills = 0
         self.assigned = {0: 0, 1: 1}
+        self.also: dict[int, int] = {}
+        self.armed: dict[str, int] = {}
+        self.after_turn: Callable[[], Coroutine[Any, Any, None]] | None = None
         self.until: dict[Any, float] = {}
         self.slow: dict[int, float] = {}
         self.mode = "fine"
@@ -81,6 +88,7 @@ class World:
         self.feed_at = 0
         self.active = 0
         self.sent_ids: list[Any] = []
+        self._changes = -1
         self._hash = hashlib.sha256()
         self._chances: dict[str, random.Random] = {}
         self._positions: dict[tuple[int, int], int] = {}
@@ -138,7 +146,7 @@ class World:
         chance = self.chance("store")
         if self.left(("slow", process.slot)) and chance.random() < 0.3:
             return chance.uniform(0.0, self.slow[process.slot])
-        return chance.expovariate(200)
+        return chance.uniform(0.0, 0.5) if chance.random() < HESITATES else chance.expovariate(200)
 
     def store_away(self, process: Process) -> bool:
         """Say whether the store does not answer a process."""
@@ -151,7 +159,7 @@ class World:
 
     def evaluator_mode(self) -> str:
         """Return what evaluators do just now."""
-        return self.mode if self.left("evaluator") else "fine"
+        return "never" if self.silent else self.mode if self.left("evaluator") else "fine"
 
     def delivers_nothing(self, partition: int) -> bool:
         """Say whether deliveries stand still."""
@@ -167,7 +175,8 @@ class World:
 
     def owned(self, slot: int) -> tuple[int, ...]:
         """Return the partitions of a slot."""
-        return tuple(sorted(each for each, owner in self.assigned.items() if owner == slot))
+        shared = {each for each, other in self.also.items() if other == slot and self.left(("shared", each))}
+        return tuple(sorted(shared | {each for each, owner in self.assigned.items() if owner == slot}))
 
     # Processes.
 
@@ -205,7 +214,7 @@ class World:
         for task in sorted(process.tasks, key=lambda each: each.get_name()):
             task.cancel()
         if self.failure is None:
-            delay_s = self.chance("restart").uniform(0.1, 4.0)
+            delay_s = self.chance("restart").uniform(0.1, 2.0)
             self.loop.call_later(delay_s, self._restart, process)
 
     def _restart(self, process: Process) -> None:
@@ -229,17 +238,24 @@ class World:
     def committed(self, who: str, function: str) -> None:
         """Look at the store after a commit."""
         self.commits += 1
-        self.check(lambda: self._look(who, function))
+        if function == "turn" and self.after_turn is not None:
+            self.loop.create_task(self.after_turn(), context=contextvars.Context())
+            self.after_turn = None
+        changes = database().sqlite.total_changes
+        if changes != self._changes:  # else no row is another
+            self._changes = changes
+            self.check(lambda: self._look(who, function))
 
     def _look(self, who: str, function: str) -> None:
         data = database()
         for row in data.rows("SELECT partition, incarnation, next_offset FROM positions ORDER BY 1, 2"):
             self._consume(row["partition"], row["incarnation"], row["next_offset"])
         found = data.rows("SELECT d.*, b.body FROM documents d LEFT JOIN bodies b ON b.uri = d.uri ORDER BY d.uri")
-        said = self.model.committed(function, {row["uri"]: row for row in found}, who, self.now_ms())
+        said = self.promises.committed(function, who, {row["uri"]: row for row in found}, self.now_ms())
         jobs = data.rows("SELECT * FROM jobs")
         if jobs:
-            self.model.jobs({row["id"]: row for row in jobs}, data.rows("SELECT * FROM job_items ORDER BY job_id, uri"))
+            items = data.rows("SELECT * FROM job_items ORDER BY job_id, uri")
+            self.promises.jobs({row["id"]: row for row in jobs}, items)
         if said:
             self.note(who, f"{function}: {', '.join(said)}")
 
@@ -250,7 +266,7 @@ class World:
             raise Broken(f"the position of {partition} went back from {at} to {to}")
         for offset in range(at, to):
             if offset in life.intents and not self._is_truncated(life, partition, offset):
-                self.model.take(life.intents[offset], (incarnation, partition, offset))
+                self.promises.model.take(life.intents[offset], (incarnation, partition, offset))
         self._positions[partition, incarnation] = to
 
     def applied_to(self, partition: int) -> int:
@@ -345,7 +361,7 @@ def simulate(seed: int, ops: Sequence[Op] | None = None) -> Result:
         loop.set_task_factory(world.make_task)  # type: ignore[arg-type]
         try:
             loop.run_until_complete(asyncio.wait_for(world.live(), WALL_S))
-        except (TimeoutError, Broken) as error:
+        except (TimeoutError, Broken, Stuck) as error:
             world.broke(f"{type(error).__name__} {error}")
         _end(loop)
     finally:
@@ -355,11 +371,12 @@ def simulate(seed: int, ops: Sequence[Op] | None = None) -> Result:
         seed,
         len(ops),
         world.commits,
-        len(world.model.calls),
+        len(world.promises.calls),
         world._hash.hexdigest(),
         world.failure,
         tuple(world.trace),
         world.kills,
+        world.promises.seen,
     )
 
 
