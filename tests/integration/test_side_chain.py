@@ -6,8 +6,9 @@ Each test runs on SQLite and on PostgreSQL. The evaluator is a fake that does wh
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import chains
 import pytest
@@ -19,6 +20,7 @@ from polling import eventually
 from evaluators.contract import Evaluated
 from facets.answers import ChoiceAnswer
 from facets.errors import EvaluationFailed, EvaluatorMisconfigured, EvaluatorUnavailable
+from facets.questions import Question
 from storage import engine, tallies
 
 
@@ -190,6 +192,51 @@ async def test_equal_bodies_are_asked_about_once(store: engine.Store):
 
     assert calls_meanwhile == evaluator.bodies == ["the same words", "other words"]
     assert {found["status"] for found in (await store.read(stored.rows)).values()} == {"indexed"}
+
+
+class Slow(FakeEvaluator):
+    """Takes twenty seconds a call, by a clock of its own, and notes how many answers were stored when it was called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.chain: Any = None
+        self.stored: list[int] = []
+        self._shift_s = 0.0
+
+    def clock(self) -> float:
+        """Return the time by which the calls are slow."""
+        return time.monotonic() + self._shift_s
+
+    async def evaluate(self, body: str, questions: Mapping[str, Question], *, key: str, deadline_s: float) -> Evaluated:
+        """Let the time pass, and answer."""
+        self.stored.append(self.chain.stats.stored)
+        self._shift_s += 20.0
+        return await super().evaluate(body, questions, key=key, deadline_s=deadline_s)
+
+
+async def test_slow_calls_begin_before_the_last_answers_are_stored(store: engine.Store):
+    """A call slot does not wait for the store to take the answer of the call before."""
+    evaluator = Slow()
+    await write(store, t1="one text", t2="another")
+    limits = replace(QUICK, concurrency=1)
+    async with chains.running(store, evaluator, limits, clock=evaluator.clock) as evaluator.chain:
+        await chains.settled(store)
+
+    assert evaluator.stored == [0, 0]
+
+
+async def test_equal_bodies_wait_for_an_answer_that_is_not_stored_yet(store: engine.Store):
+    """What is claimed before an answer is stored is never about the same body, and waits no longer than for that."""
+    evaluator = Slow()
+    await write(store, t1="same", t2="same")
+    started_s = evaluator.clock()
+    limits = replace(QUICK, concurrency=1)
+    async with chains.running(store, evaluator, limits, clock=evaluator.clock) as evaluator.chain:
+        await chains.settled(store)
+
+    assert evaluator.clock() > started_s + 20
+    assert len(evaluator.history) == 1
+    assert (await chains.row(store, "tickets/t2"))["status"] == "indexed"
 
 
 async def test_a_restart_does_not_ask_again(store: engine.Store):
