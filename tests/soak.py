@@ -6,6 +6,7 @@ repeats it, and ends with one line of counts; the exit code is 1 after any failu
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -18,8 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-ENDING_S = 60.0
-"""How long a run that was told to stop may take for it."""
+ENDING_S = 120.0
+"""How long runs may take to end: the simulation makes a failing plan small, services are stopped."""
+LEAST_MINUTES = 0.6
+"""With less time left no run is begun."""
 EXTRA = 0.2
 BROKEN = {3, 4}
 """Exit codes of pytest: an error of its own, and a command that it does not understand."""
@@ -49,7 +52,7 @@ class Soak:
         self.minutes = minutes
         self.tallies = {"simulation": Tally(), "faults": Tally(), "large": Tally()}
         self.stopped = threading.Event()
-        self._running: set[subprocess.Popen[str]] = set()
+        self._running: dict[subprocess.Popen[str], str] = {}
         self._logs = Path(tempfile.mkdtemp(prefix="facetline-soak-"))
         self._random = random.SystemRandom()
         self._printing = threading.Lock()
@@ -70,7 +73,7 @@ class Soak:
         except KeyboardInterrupt:
             interrupted = True
             self.say("interrupted")
-            self._end_all()
+            self._end_all(all_=True)
             for lane in lanes:
                 lane.join()
         failures = [each for tally in self.tallies.values() for each in tally.failures]
@@ -89,9 +92,8 @@ class Soak:
 
     def _lane(self, name: str) -> None:
         turn = 0
-        while not self.stopped.is_set() and time.monotonic() < self.ends:
+        while not self.stopped.is_set() and (left := (self.ends - time.monotonic()) / 60) > LEAST_MINUTES:
             seed = self._random.randrange(1_000, 1_000_000_000)
-            left = (self.ends - time.monotonic()) / 60
             words, settings = simulation(seed, left) if name == "simulation" else faults(seed, turn)
             if self._pytest(name, seed, words, settings) in BROKEN:
                 return  # it would be so again
@@ -113,13 +115,13 @@ class Soak:
                 text=True,
                 start_new_session=True,
             )
-            self._running.add(process)
+            self._running[process] = name
             assert process.stdout is not None
             for line in process.stdout:
                 file.write(line)
                 self._count(tally, line, settings)
         code = process.wait()
-        self._running.discard(process)
+        del self._running[process]
         tally.runs += 1
         new = tally.failures[failed:]
         if code not in {0, 2, 5} and not new:  # 2: ended by us; 5: nothing was run
@@ -131,6 +133,8 @@ class Soak:
         return code
 
     def _count(self, tally: Tally, line: str, settings: Mapping[str, str]) -> None:
+        if seeds := re.search(r"(\d+) seeds from", line):
+            tally.passed += int(seeds[1])
         test, _, rest = line.partition(" ")
         if "::" not in test or not test.startswith("tests/"):
             return
@@ -142,33 +146,37 @@ class Soak:
     def _run_large(self) -> None:
         left = self.minutes * EXTRA
         for test, minutes in LARGE:
-            if minutes > left or self.stopped.is_set():
+            if minutes > left:
                 self.say(f"left out: {test} takes {minutes:g} min")
                 continue
             left -= minutes
             self.say(f"large: {test}, about {minutes:g} min")
             self._pytest("large", 0, [test], {"FACETLINE_LARGE": "1"})
 
-    def _end_all(self) -> None:
-        """Let running tests end as by Ctrl-C; once."""
-        if self.stopped.is_set():
+    def _end_all(self, *, all_: bool = False) -> None:
+        """Let running tests end as by Ctrl-C; once, or all of them after that."""
+        if self.stopped.is_set() and not all_:
             return
         self.stopped.set()
-        for process in list(self._running):
+        for process, lane in list(self._running.items()):
+            if lane == "simulation" and not all_:
+                continue  # it ends by itself, after making a failing plan small
             with suppress(ProcessLookupError):
                 process.send_signal(signal.SIGINT)
-        threading.Thread(target=self._kill_late, daemon=True).start()
+        threading.Thread(target=self._kill_late, args=(list(self._running),), daemon=True).start()
 
-    def _kill_late(self) -> None:
+    def _kill_late(self, told: list["subprocess.Popen[str]"]) -> None:
         time.sleep(ENDING_S)
-        for process in list(self._running):
-            self.say("a run did not end when told to; it is killed")
-            process.kill()
+        for process in told:
+            if process.poll() is None:
+                self.say("a run did not end when told to; it is killed")
+                process.kill()
 
 
 def simulation(seed: int, minutes: float) -> tuple[list[str], Mapping[str, str]]:
     """Return what runs seeds of the simulation, from this one on, for so long."""
-    return ["tests/simulation", "--minutes", f"{minutes:.2f}", "--first-seed", str(seed)], {}
+    limits = ["--minutes", f"{max(minutes - LEAST_MINUTES / 2, 0.1):.2f}", "--first-seed", str(seed)]
+    return ["tests/simulation", "-s", "-k", "promises_hold", *limits], {}
 
 
 def faults(seed: int, turn: int) -> tuple[list[str], Mapping[str, str]]:
