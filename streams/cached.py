@@ -58,7 +58,8 @@ class Cached(Generic[T]):
             self._asking = asyncio.create_task(self._renew(), name="observing")
         done, _ = await asyncio.wait({self._asking}, timeout=self._wait_s)
         for task in done:
-            task.result()  # raises what is no TransientError: a fault of ours
+            if not task.cancelled():
+                task.result()  # raises what is no TransientError: a fault of ours
         if not done:
             self.problem = f"no answer within {self._wait_s:g} s"
         return self._kept()

@@ -24,6 +24,8 @@ GLANCE_REST = 4
 COUNT_REST = 50
 """Counting takes a fiftieth of the time of one connection at most, however much there is to count."""
 
+CLOSED = "no longer asked: the worker stops"
+
 T = TypeVar("T")
 
 
@@ -49,6 +51,7 @@ class Observer:
 
     def __init__(self, members: Members, *, wait_s: float = WAIT_S) -> None:
         self.members = members
+        self._closed = False
         self._ends = LogEnds(members.settings.kafka, members.topics.documents)
         self._glance = Cached(self._reading(self._look), wait_s=wait_s, rest=GLANCE_REST)
         self._bounds = Cached(self._ask_bounds, wait_s=wait_s, rest=GLANCE_REST)
@@ -58,6 +61,8 @@ class Observer:
 
     async def look(self) -> Seen:
         """Return what health needs: it costs little, whatever the store holds."""
+        if self._closed:
+            return Seen(None, None, CLOSED, CLOSED)
         glance, bounds = await asyncio.gather(self._glance.get(), self._bounds.get())
         return Seen(glance, bounds, self._glance.problem, self._bounds.problem)
 
@@ -87,7 +92,8 @@ class Observer:
         )
 
     async def close(self) -> None:
-        """Ask no longer, and close the connection to the broker."""
+        """Ask no longer, and close the connection to the broker; what looks afterwards sees nothing. May come twice."""
+        self._closed = True
         for question in (self._glance, self._bounds, self._waiting, self._documents, self._letters):
             await question.close()
         await self._ends.stop()

@@ -52,6 +52,7 @@ async def run_worker(settings: Settings, *, clock_shift: Clock = no_shift) -> No
                 # Shown from the first moment on, and no longer asked about when the store is closed.
                 observer = observing.Observer(members)
                 await opened.enter_async_context(worker_http.serving(settings, observer))
+                opened.push_async_callback(observer.close)
                 store = await _when_there(store_opened, stop, members)
                 opened.push_async_callback(observer.close)
                 if store is not None:

@@ -42,9 +42,13 @@ class Ended:
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """Our own environment without settings of Facetline, with the repository and the helpers importable."""
+    """Our own environment without settings of Facetline but one, with the repository and the helpers importable.
+
+    Workers of tests serve no HTTP unless told where: there are more of them at once than ports that they would try.
+    """
     own = {name: value for name, value in os.environ.items() if not name.startswith("FACETLINE_")}
-    return {**own, "PYTHONPATH": os.pathsep.join((str(ROOT), str(HELPERS))), **given}
+    ours = {"PYTHONPATH": os.pathsep.join((str(ROOT), str(HELPERS))), "FACETLINE_WORKER_HTTP": "off"}
+    return {**own, **ours, **given}
 
 
 class Place:

@@ -199,6 +199,22 @@ async def test_a_part_that_ended_is_a_dead_worker(tmp_path: Path, store: engine.
     assert checks(ready[1]) == {"stop": "failed"}
 
 
+async def test_a_worker_that_leaves_asks_nobody(tmp_path: Path, store: engine.Store):
+    """Between the end of its work and its own end it answers, without the store that is being closed."""
+    members = working(tmp_path, store)
+    observer = ThereObserver(members)
+    async with worker_http.serving(members.settings, observer) as address:
+        site = Site(address)
+        before = await site.get("/readyz")
+        await observer.close()
+        await observer.close()
+        await store.close()
+        after, alive = await site.get("/readyz"), await site.get("/livez")
+
+    assert (before[0], after[0], alive[0]) == (200, 503, 200)
+    assert "the worker stops" in after[1]["detail"]
+
+
 async def test_an_address_that_was_set_is_had_or_refused(tmp_path: Path):
     """A taken port is an error that names the setting: whoever set it has somebody who asks there."""
     async with served(starting(tmp_path)) as site:
