@@ -155,15 +155,21 @@ async def test_a_publisher_frozen_in_its_transaction_is_fenced(rig: Rig):
     """Nobody who reads committed records sees what it had sent; its successor's are all there, in order by key."""
     rig.running()
     pause = rig.site.folder / "publishing"
-    pause.touch()
     first = rig.start("one", f"publish.before_commit=pause:{pause}")
     async with rig.trial() as trial:
-        await trial.put("a", "m01")
+        await trial.put("a", "m01", wait="answered")
+        await _published(rig, trial)
+        started = rig.site.logs().count("worker_started")
+        rig.start("two")
+        await eventually(
+            lambda: rig.site.logs().count("worker_started") > started, deadline_s=ANSWERED_S, what="its heir is there"
+        )
+        pause.touch()
+        await trial.put("a", "m02")
         await eventually(pause.with_name("publishing.reached").exists, deadline_s=ANSWERED_S, what="it has sent")
         rig.freeze("one")
         rig.site.clock.shift(LEASES_S)
-        rig.start("two")
-        await trial.put("a", "m02", wait="answered")
+        await trial.settled("a")  # whoever was asking
         values = await _published(rig, trial)
         await trial.dally()
         pause.unlink()
