@@ -37,6 +37,8 @@ DEPTH_MAX = 8
 SHOWN_CHARS_MAX = 80
 """A message quotes no more than this of what a model said: it may be a piece of the document."""
 
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+"""Made once: every answer passes through it."""
 NUL_ESCAPED = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 """A NUL character in JSON text: PostgreSQL refuses it."""
 
@@ -188,8 +190,10 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 def _check_storable(part: str, value: Any) -> None:
     """Refuse what JSON in UTF-8 or a text column cannot hold: NaN, infinities, lone surrogates, NUL, foreign types."""
+    if value is None:
+        return
     try:
-        text = json.dumps(dict(value) if isinstance(value, Mapping) else value, ensure_ascii=False, allow_nan=False)
+        text = _encode(dict(value) if isinstance(value, Mapping) else value)
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidAnswer(f"The result's {part} cannot be stored as JSON: {_shown(str(error))}.") from error
