@@ -174,7 +174,10 @@ async def still(case: Case, page: Pages) -> tuple[Samples, dict[str, Any], int]:
         quiet_s = time.monotonic() - since_s
         after = await known(case)
         oldest_s = max(value for (name, _), value in samples.items() if name == metrics.COUNTED)
-        return (samples, before, after["now_ms"]) if {**after, "now_ms": 0} == seen and oldest_s < quiet_s else None
+        in_flight = sum(value for (name, _), value in samples.items() if name == metrics.IN_FLIGHT)
+        told = in_flight == before["pending"]["tickets", "claimed"]  # no result is on its way to the store
+        still_ = {**after, "now_ms": 0} == seen and oldest_s < quiet_s and told
+        return (samples, before, after["now_ms"]) if still_ else None
 
     return await eventually(look, deadline_s=ANSWERED_S, every_s=0.3, what="nothing moves for a moment")
 
