@@ -1,6 +1,7 @@
 """What these tests break: sites whose workers they start themselves, and rigs that stand on services of their own."""
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import kafka_broker
 import missing
@@ -8,6 +9,16 @@ import postgres_server
 import pytest
 import rig as rigs
 import runtimes
+
+LIMIT_S = 300
+"""A shared rig's start counts for the test that comes first; machines in a soak are busy."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give every test of this folder that has no limit of its own this one."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(LIMIT_S))
 
 
 @pytest.fixture(params=runtimes.RUNTIMES)
