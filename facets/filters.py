@@ -64,10 +64,20 @@ def _syntax(text: str, message: str) -> InvalidFilter:
     found = lines[int(line) - 1][int(column) - 1 :][:20] if int(line) <= len(lines) else ""
     after = f"{found!r} cannot stand here" if found else "the filter ends too early"
     return InvalidFilter(
-        f"filter, line {line}, column {column}: {after}; expected {expected.strip()[:200] or 'something else'}",
+        f"filter, line {line}, column {column}: {after}; expected {_expected(expected)}",
         line=int(line),
         column=int(column),
     )
+
+
+def _expected(rules: str) -> str:
+    """Return what the parser would have taken, in words instead of the names of its grammar's rules."""
+    names = set(rules.replace(",", " ").split())
+    if names & {"Expr", "Identifier"}:
+        return "a column or a value"
+    if "Eq" in names:
+        return "a comparison, AND, OR or " + ("the end" if "EOI" in names else "')'")
+    return rules.strip()[:200] or "something else"
 
 
 class _Reader:

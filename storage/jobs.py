@@ -120,7 +120,9 @@ def create(tx: engine.Tx, id: str, request: JobRequest) -> tuple[Job, bool]:  # 
         found = [_job(each) for each in tx.execute(in_place)]
         for job in sorted(found, key=lambda each: each.id != id):
             if job.request != request:
-                raise errors.Conflict(f"job {job.id} is reindexing {_named(job.request)}: wait for it, or cancel it")
+                raise errors.Conflict(
+                    f"job {job.id} is reindexing {_named(job.request)}: wait for it, or: facetline jobs cancel {job.id}"
+                )
             return job, job.id != id
     raise errors.Conflict(f"jobs for {_named(request)} keep starting and ending; try again")
 

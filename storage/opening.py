@@ -119,6 +119,8 @@ def _explained(error: exc.DBAPIError, url: sa.URL) -> errors.PipelineError:
     text = re.sub(r"\s+", " ", str(error.orig)).strip()
     if isinstance(error.orig, sqlite3.DatabaseError) and "not a database" in text:
         return errors.StoreMismatch(f"{url.database} is not a store of Facetline: {text}; move it away")
+    if isinstance(error.orig, sqlite3.DatabaseError) and "malformed" in text:
+        text += "; restore a backup, or move the file away and write the documents again"
     return errors.StoreUnavailable(f"the store at {_shown(url)} cannot be opened: {text}")
 
 

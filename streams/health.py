@@ -82,7 +82,8 @@ def _consuming(members: Members) -> list[Check]:
     elif owned:
         assignment = Check("assignment", "ok", f"partitions {', '.join(map(str, sorted(owned)))}")
     else:
-        assignment = Check("assignment", "ok", "no partition: others have them all; calls evaluators, and stands by")
+        others = "no partition now: others have them, or they are being handed over"
+        assignment = Check("assignment", "ok", f"{others}; calls evaluators, and stands by")
     return [assignment, Check("consumer", "failed", f"waits: {waits_for}") if waits_for else _fine("consumer")]
 
 

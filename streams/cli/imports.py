@@ -59,6 +59,7 @@ def import_(  # a command's parameters are its options
         settings = options.settings(config, folder)
         async with wiring.open_pipeline(settings, classify=wait == "answered") as pipeline:
             definition = await pipeline.definition(collection)
+            _check_scope(definition, scope, kind)
             types = states.column_types(definition.state_schema)
             columns = imports.Columns(body_column, key_column, ignored, types)
             job = _Import(pipeline, definition, scope)
@@ -70,6 +71,20 @@ def import_(  # a command's parameters are its options
         return None
 
     running.run(work, again=AGAIN)
+
+
+def _check_scope(definition: "Definition", scope: str | None, kind: str) -> None:
+    """Refuse at once what would have every line refused.
+
+    Raises:
+        InvalidQuery: a scope where there are none, or none where keys need one.
+    """
+    from facets import errors
+
+    if scope is not None and not definition.scoped:
+        raise errors.InvalidQuery(f"collection '{definition.name}' has no scopes; leave --scope out")
+    if not scope and definition.scoped and kind == "csv":
+        raise errors.InvalidQuery(f"collection '{definition.name}' is scoped: say whose the keys are with --scope NAME")
 
 
 class _Import:

@@ -49,6 +49,9 @@ def reindex(
             if not detach:
                 await watch(pipeline, job.id)
             _show(await reindexing.result(pipeline, job.id), json_=json_)
+            if detach and not json_:
+                whoever = "the workers" if settings.runtime == "kafka" else "the next write, import or reindex"
+                output.note(f"left to {whoever}; how far it is: facetline jobs show {job.id}")
         return None
 
     running.run(work, again="the job stays; run the same command again to go on, or 'facetline jobs cancel ID'")
@@ -77,7 +80,8 @@ async def watch(pipeline: "Pipeline", job_id: str) -> None:
             job = await pipeline.store.read(jobs.get, job_id)
             counts = await pipeline.store.read(jobs.progress, job_id)
             waiting = counts.get("waiting", 0) + counts.get("asked", 0)
-            progress.at(job.total - waiting, job.total)
+            if job.filled_to is None:  # until then nobody knows how many there are
+                progress.at(job.total - waiting, job.total)
             if job.state not in jobs.ACTIVE:
                 return
             give_up_when_broken(pipeline, job.request.collection, waiting)

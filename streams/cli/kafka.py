@@ -30,7 +30,7 @@ def worker(config: options.Config = None, folder: options.Folder = None) -> None
     running.run(work)
 
 
-@topics_app.command("create")
+@topics_app.command("create", short_help="Make the topics that are missing.")
 def create(json_: options.Json = False, config: options.Config = None) -> None:
     """Make the topics that are missing; those that are there stay as they are."""
 
@@ -78,7 +78,7 @@ def check(json_: options.Json = False, config: options.Config = None, folder: op
     running.run(work)
 
 
-@letters_app.command("list")
+@letters_app.command("list", short_help="List dead letters, and why they were rejected.")
 def list_(
     reason: Annotated[str | None, typer.Option("--reason", help="Only letters with this reason.")] = None,
     after: Annotated[int, typer.Option("--after", help="Go on after this id.")] = 0,
@@ -138,7 +138,7 @@ def show(
     running.run(work)
 
 
-@letters_app.command("redrive")
+@letters_app.command("redrive", short_help="Send dead letters again.")
 def redrive(
     ids: Annotated[list[int] | None, typer.Argument(metavar="ID")] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="All letters with this reason.")] = None,
@@ -175,7 +175,7 @@ def _kafka(settings: "Settings", command: str) -> "Settings":
     if settings.runtime != "kafka":
         raise errors.InvalidSettings(
             f"'{command}' belongs to the Kafka runtime: set FACETLINE_KAFKA__BOOTSTRAP_SERVERS. The local runtime needs"
-            " neither: write, import and reindex do the work themselves"
+            " no topics and no worker: write, import and reindex do the work themselves"
         )
     return settings
 

@@ -12,20 +12,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("demo")(demo.demo)
-app.command("init")(project.init)
-app.command("write")(documents.write)
-app.command("import")(imports.import_)
-app.command("get")(documents.get)
-app.command("delete")(documents.delete)
+app.command("demo", short_help="Tell the story in a minute; leaves nothing behind.")(demo.demo)
+app.command("init", short_help="Write a facetline.toml to start from.")(project.init)
+app.command("write", short_help="Write a document and have it asked about.")(documents.write)
+app.command("import", short_help="Write every line of an NDJSON or CSV file as a document.")(imports.import_)
+app.command("get", short_help="Show a document: body, state, answers and where from.")(documents.get)
+app.command("delete", short_help="Delete a document.")(documents.delete)
 app.command("search")(documents.search)
-app.command("reindex")(jobs.reindex)
+app.command("reindex", short_help="Ask again: what has no answers, the outdated, or all.")(jobs.reindex)
 app.add_typer(jobs.app, name="jobs")
-app.command("worker")(kafka.worker)
+app.command("worker", short_help="With Kafka: apply, answer and publish until stopped.")(kafka.worker)
 app.add_typer(kafka.topics_app, name="topics")
-app.add_typer(kafka.letters_app, name="dlq")
-app.add_typer(project.collections_app, name="collections")
-app.command("doctor")(project.doctor)
+app.add_typer(kafka.letters_app, name="dlq", short_help="Events that could not be applied: list, show, send again.")
+app.add_typer(
+    project.collections_app, name="collections", short_help="Check the file's collections, or make them active."
+)
+app.command("doctor", short_help="Check everything that a run needs.")(project.doctor)
 app.command("config")(project.config_)
 
 

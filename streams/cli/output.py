@@ -2,11 +2,14 @@
 
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
+
+import typer
 
 LINE_EVERY_S = 5.0
 """How often a command that is not on a terminal says how far it is."""
@@ -14,12 +17,23 @@ LINE_EVERY_S = 5.0
 
 def result(value: Any) -> None:
     """Print one JSON value on a line of its own."""
-    print(json.dumps(value, ensure_ascii=False, allow_nan=False), flush=True)  # noqa: T201
+    _print(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
 def text(line: str = "") -> None:
     """Print a line for people."""
-    print(line, flush=True)  # noqa: T201
+    _print(line)
+
+
+def _print(line: str) -> None:
+    try:
+        print(line, flush=True)  # noqa: T201
+    except BrokenPipeError:  # the reader has seen enough; the command ends without a word
+        raise
+    except OSError as failure:
+        error(f"standard output cannot be written: {failure.strerror}; what the command did stays done")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter tries again, and complains
+        raise typer.Exit(1) from None
 
 
 def note(line: str) -> None:

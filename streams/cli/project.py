@@ -8,7 +8,7 @@ import typer
 from streams.cli import options, output, running
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
 
     from streams.settings import Settings
 
@@ -64,7 +64,7 @@ def check(json_: options.Json = False, config: options.Config = None, folder: op
     running.run(work)
 
 
-@collections_app.command("apply")
+@collections_app.command("apply", short_help="Make the file's definitions the active ones.")
 def apply(json_: options.Json = False, config: options.Config = None, folder: options.Folder = None) -> None:
     """Make the file's definitions the active ones: workers, API and views go by them from now on."""
 
@@ -145,10 +145,18 @@ def doctor(json_: options.Json = False, config: options.Config = None, folder: o
             for result in results:
                 output.result(result)
         else:
-            output.table((f"{'ok' if each['ok'] else 'FAILED'}", each["check"], each["detail"]) for each in results)
+            output.table(row for each in results for row in _lines(each))
         return None if all(each["ok"] for each in results) else running.FAILED
 
     running.run(work)
+
+
+def _lines(result: dict[str, Any]) -> "Iterator[tuple[str, str, str]]":
+    """Yield one check as rows of a table: its problems below each other."""
+    said, name = "ok" if result["ok"] else "FAILED", result["check"]
+    for line in str(result["detail"]).split("\n"):
+        yield said, name, line
+        said = name = ""
 
 
 async def _checked(

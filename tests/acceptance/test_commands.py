@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from commands import Place
+from commands import Place, finish
 from runtimes import Site, made
 from served import ServedPlace, Server, serving
 
@@ -210,6 +210,7 @@ USAGE = [
     (("import", "rows.csv", "--collection", "tickets", "--key-row", "--body-column", "txt"), "did you mean 'text'"),
     (("import", "rows.csv", "--collection", "tickets", "--key-row", "--body-column", "text"), "--ignore-columns"),
     (("import", "-", "--collection", "ticket"), "did you mean 'tickets'"),
+    (("import", "nothing.ndjson", "--collection", "tickets", "--scope", "ann"), "leave --scope out"),
     (("reindex", "ticket"), "did you mean 'tickets'"),
     (("reindex", "tickets", "--outdated", "--force"), "not both"),
     (("reindex", "tickets", "--scope", ""), "--scope is empty"),
@@ -341,6 +342,48 @@ def test_doctor_finds_what_is_well_and_what_is_not(written: Place):
     assert [line["check"] for line in well.lines] == ["collections", "store", "evaluators"]
     assert ill.code == 1
     assert "FAILED" in ill.out
+
+
+def test_doctor_names_problems_below_each_other(place: Place):
+    """Each problem of the file has a row of the table to itself, under the first one."""
+    (place.folder / "facetline.toml").write_text(
+        CONFIG.replace('"tickets/*"', '"tickets"').replace("title =", "when =")
+    )
+    first, second, *_ = place.run("doctor").out.splitlines()
+
+    assert first.startswith("FAILED  collections  collection 'tickets'")
+    assert second.startswith(" " * len("FAILED  collections  ") + "collection 'tickets'")
+
+
+def test_an_output_that_takes_nothing_is_named(place: Place):
+    """A full disk behind standard output is one message and exit code 1, not a traceback."""
+    with Path("/dev/full").open("w") as full:
+        done = finish(place.start("config", stdout=full))
+
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert "standard output cannot be written: No space left on device" in done.err
+
+
+def test_help_tells_every_command_in_full(place: Place):
+    """No line of the lists of commands is cut off."""
+    helps = [place.run(*words, "--help").out for words in ((), ("dlq",), ("topics",), ("jobs",), ("collections",))]
+
+    assert all("Commands:" in each for each in helps)
+    assert not any("..." in each.partition("Commands:")[2] for each in helps)
+
+
+def test_a_csv_of_a_scoped_collection_needs_its_scope(place: Place):
+    """Keys without a scope are refused once, before the first line."""
+    (place.folder / "facetline.toml").write_text(CONFIG.replace('"tickets/*"', '"tickets/*"\nscoped = true'))
+    (place.folder / "rows.csv").write_text("key,body\nt1,x\n")
+    refused = place.run("import", "rows.csv", "--collection", "tickets", "--key-column", "key")
+    taken = place.run(
+        "import", "rows.csv", "--collection", "tickets", "--key-column", "key", "--scope", "ann", "--json"
+    )
+
+    assert (refused.code, refused.out) == (2, "")
+    assert "--scope NAME" in refused.err
+    assert (taken.code, taken.json["written"]) == (0, 1)
 
 
 def test_config_masks_secrets(place: Place):
