@@ -177,5 +177,14 @@ def _problems(error: ValidationError) -> list[str]:
     for problem in error.errors(include_url=False, include_input=False):
         where = [str(part).removeprefix("facetline_") for part in problem["loc"]]
         variable = "FACETLINE_" + "__".join(where).upper()
-        found.append(f"setting {'.'.join(where)}: {problem['msg']} (environment {variable}, or [settings] in the file)")
+        said = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            *tables, name = where
+            said = f"there is none of that name{errors.nearest(name, _names(tables))}"
+        found.append(f"setting {'.'.join(where)}: {said} (environment {variable}, or [settings] in the file)")
     return found
+
+
+def _names(tables: list[str]) -> list[str]:
+    """Return the settings of a table: those of Kafka, or the ones that stand alone."""
+    return list((KafkaSettings if tables == ["kafka"] else Settings).model_fields)

@@ -1,6 +1,7 @@
 """`write`, `get`, `delete`, `search`: one document, or a question about all of them."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -208,6 +209,7 @@ def _show(reply: dict[str, Any], *, json_: bool) -> None:
         return
     if "status" not in reply:
         output.text(f"{reply['uri']}  sent as event {reply['event_id']}, not applied yet")
+        output.note(f"a 'facetline worker' applies it; then: facetline get {shlex.quote(reply['uri'])}")
         return
     version = f"  version {reply['version']}" if "version" in reply else ""
     reason = f" ({reply['reason']})" if reply.get("reason") else ""

@@ -62,7 +62,15 @@ def test_misspelt_name_in_dotenv_is_refused(tmp_path: Path) -> None:
     """A name of ours that does not exist is an error, those of other programs are not."""
     (tmp_path / ".env").write_text("OPENAI_API_KEY=x\nFACETLINE_GRACE=2\n")
 
-    with pytest.raises(errors.InvalidSettings, match="grace"):
+    with pytest.raises(errors.InvalidSettings, match=r"grace: there is none of that name \(did you mean 'grace_s'\?\)"):
+        load_settings()
+
+
+def test_misspelt_name_of_kafka_has_its_neighbour(tmp_path: Path) -> None:
+    """The right name is looked for in the table that the wrong one stands in."""
+    (tmp_path / "facetline.toml").write_text("[settings.kafka]\npartition = 3\n")
+
+    with pytest.raises(errors.InvalidSettings, match=r"kafka\.partition: .*did you mean 'partitions'"):
         load_settings()
 
 
