@@ -35,6 +35,8 @@ containers: .venv/dev ## what needs Docker, installing it as root on Debian: con
 soak: .venv/dev ## simulation and fault tests with fresh seeds for MINUTES=n (10)
 	@.ci/services
 	@$(BIN)/python tests/soak.py $(or $(MINUTES),10)
+mutants: .venv/dev ## break each promise on purpose, and see a test go red (many minutes; ONLY=name for one)
+	@$(BIN)/python tests/mutation/run.py $(ONLY)
 bench: .venv/dev ## the figures, a JSON object a line; ONLY=name for one, ONLY=banking77 for that data set
 	@$(BIN)/python tests/benchmarks/run.py $(ONLY)
 kafka: ## start a Kafka node for development
@@ -45,4 +47,4 @@ fmt: .venv/dev ## format, and mend what can be mended
 	@$(BIN)/ruff check --fix --quiet; $(BIN)/ruff format
 lock: .venv/dev ## compile the locks anew, keeping what still fits
 	@$(LOCK) --group install -o requirements.lock && $(LOCK) --group dev -c requirements.lock -o requirements-dev.lock
-.PHONY: help demo demo-kafka test cover check unit containers soak bench kafka kafka-stop fmt lock
+.PHONY: help demo demo-kafka test cover check unit containers soak mutants bench kafka kafka-stop fmt lock

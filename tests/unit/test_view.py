@@ -284,6 +284,13 @@ def test_long_text_is_ordered_by_its_beginning(view: View) -> None:
     assert len(first["next_cursor"]) < 1000
 
 
+def test_a_total_is_of_all_pages(view: View) -> None:
+    """However short a page is, the total counts everything that matches."""
+    view.apply([on(searched.TOPICS[0], number) for number in range(3)])
+
+    assert view.search(searched.select(limit=1))["total"] == 3
+
+
 def test_odd_options_and_many(view: View) -> None:
     """255 options, with quotes, SQL and any letters among them, are searched, counted and sorted as they are."""
     odd = ["'; DROP TABLE notes; --", 'a"b', "\\", "%", "_", "?", "🙂", "ﬁ", "null", "true", "a b"]
