@@ -3,6 +3,8 @@
 The one place that reads the environment. `FACETLINE_KAFKA__BOOTSTRAP_SERVERS` alone chooses the Kafka runtime.
 """
 
+import difflib
+import os
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +15,10 @@ from pydantic_settings import BaseSettings, DotEnvSettingsSource, PydanticBaseSe
 from facets import errors
 
 CONFIG_NAME = "facetline.toml"
+PREFIX = "FACETLINE_"
 PORT_MAX = 65_535
+NEARLY = 0.8
+"""How alike two names are, of 1, when one is taken for the other misspelt (`difflib`'s ratio)."""
 
 
 class KafkaSettings(BaseModel):
@@ -48,7 +53,7 @@ class Settings(BaseSettings):
     """All settings of one process."""
 
     model_config = SettingsConfigDict(
-        env_prefix="FACETLINE_", env_nested_delimiter="__", env_file=".env", extra="forbid", frozen=True
+        env_prefix=PREFIX, env_nested_delimiter="__", env_file=".env", extra="forbid", frozen=True
     )
 
     config: Path = Field(default=Path(CONFIG_NAME), description="the file with collections and evaluators")
@@ -165,6 +170,7 @@ def load_settings(**given: Any) -> Settings:
     Raises:
         InvalidSettings: naming each wrong setting and where it can be set.
     """
+    _check_environment()
     named = {name: value for name, value in given.items() if value is not None}
     try:
         return Settings(**named)
@@ -172,11 +178,30 @@ def load_settings(**given: Any) -> Settings:
         raise errors.InvalidSettings("\n".join(_problems(error))) from error
 
 
+def _check_environment() -> None:
+    """Refuse a variable that is nearly a setting. Others with our prefix may be anybody's: Kubernetes makes such for
+    a service of our name.
+    """
+    own = PREFIX.lower()
+    given = sorted(name for name in os.environ if name.lower().startswith(own))
+    known = [*Settings.model_fields, *(f"kafka__{name}" for name in KafkaSettings.model_fields)]
+    problems = []
+    for variable in given:
+        name = variable.lower().removeprefix(own)
+        close = difflib.get_close_matches(name, known, n=1, cutoff=NEARLY)
+        if close and close[0] != name:
+            problems.append(
+                f"environment {variable}: there is no such setting; did you mean {PREFIX}{close[0].upper()}?"
+            )
+    if problems:
+        raise errors.InvalidSettings("\n".join(problems))
+
+
 def _problems(error: ValidationError) -> list[str]:
     found = []
     for problem in error.errors(include_url=False, include_input=False):
         where = [str(part).removeprefix("facetline_") for part in problem["loc"]]
-        variable = "FACETLINE_" + "__".join(where).upper()
+        variable = PREFIX + "__".join(where).upper()
         said = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
             *tables, name = where

@@ -66,6 +66,23 @@ def test_misspelt_name_in_dotenv_is_refused(tmp_path: Path) -> None:
         load_settings()
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("FACETLINE_LOG_LEVLE", "FACETLINE_LOG_LEVEL"),
+        ("FACETLINE_KAFKA_BOOTSTRAP_SERVERS", "FACETLINE_KAFKA__BOOTSTRAP_SERVERS"),
+    ],
+)
+def test_misspelt_name_in_the_environment_is_refused(given: str, meant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable that is nearly a setting is named with its neighbour; one that only shares the prefix is left."""
+    monkeypatch.setenv("FACETLINE_SERVICE_PORT", "8080")
+    load_settings()
+    monkeypatch.setenv(given, "info")
+
+    with pytest.raises(errors.InvalidSettings, match=rf"{given}: .* {meant}\?"):
+        load_settings()
+
+
 def test_misspelt_name_of_kafka_has_its_neighbour(tmp_path: Path) -> None:
     """The right name is looked for in the table that the wrong one stands in."""
     (tmp_path / "facetline.toml").write_text("[settings.kafka]\npartition = 3\n")
