@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import ssl
+from contextlib import suppress
 from typing import Any
 
 from aiokafka import conn as aiokafka_conn
@@ -50,7 +51,8 @@ async def _reason(settings: KafkaSettings, address: str, arguments: dict[str, An
             connection = await aiokafka_conn.create_conn(host.strip("[]"), int(port), **taken)
     except (KafkaError, OSError, TimeoutError) as error:
         return _explained(settings, error)
-    connection.close()
+    with suppress(TimeoutError):
+        await asyncio.wait_for(connection.close(), PROBE_S)
     return ""
 
 

@@ -24,14 +24,14 @@ from streams import events, reindexing
 
 LARGE = bool(os.environ.get("FACETLINE_LARGE"))
 BODY_BYTES = 100_000
-LETTERS = 20_000 if LARGE else 1_100
+LETTERS = 20_000 if LARGE else 1_500
 WARM = 3_000 if LARGE else 400
 """Documents after which buffers have the size that they keep."""
 PORTION = 100
 """Documents produced in one go."""
-GROWTH_MB = 48.0
+GROWTH_MB = 96.0
 """What a worker may grow by: less than the documents that come meanwhile have, also in the small size."""
-MOST_MB = 300.0
+MOST_MB = 360.0
 ROWS = 1_000_000 if LARGE else 50_000
 TIME_LIMIT_S = 1_500 if LARGE else 300
 

@@ -130,11 +130,15 @@ class Rig:
             await pipeline.store.write(note_the_past)
             if self._reader is None:
                 self.read()
-            trial = Trial(self.site, pipeline)
-            yield trial
             assert self._reader is not None
-            assert self._reader.poll() is None, self.site.logs()
-            await trial.conclude()
+            self._reader.send_signal(signal.SIGCONT)
+            try:
+                trial = Trial(self.site, pipeline)
+                yield trial
+                assert self._reader.poll() is None, self.site.logs()
+                await trial.conclude()
+            finally:
+                self._reader.send_signal(signal.SIGSTOP)  # it takes a quarter of a core
 
     def close(self) -> None:
         """End every process."""
