@@ -18,20 +18,6 @@ settings.register_profile("facetline", deadline=None, suppress_health_check=[Hea
 settings.load_profile("facetline")
 
 
-ALONE = ("unit", "property", "simulation")
-"""Folders whose tests share no service: each of them may run in any process."""
-RIGS = {"rig", "any_rig"}
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep what shares services in one process (`--dist loadgroup`): the tests of a file, and all that use a rig."""
-    for item in items:
-        folder = item.path.parent.name
-        names = RIGS & set(getattr(item, "fixturenames", ()))
-        if folder not in ALONE:
-            item.add_marker(pytest.mark.xdist_group("rig" if names else f"{folder}/{item.path.stem}"))
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _only_loopback() -> Iterator[None]:
     with loopback.only_loopback():

@@ -20,7 +20,7 @@ from streams import wiring
 from streams.pipeline import Pipeline
 from streams.settings import load_settings
 
-EVERY_S = 0.03
+EVERY_S = 0.1
 STATES = ("uri", "version", "revision", "indexed_as", "status")
 
 

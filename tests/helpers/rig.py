@@ -127,18 +127,14 @@ class Rig:
     async def trial(self, *, classify: bool = False) -> AsyncIterator[Trial]:
         """Open a pipeline for one test, and hold all that came of it against the promises in the end."""
         async with self.site.pipeline(classify=classify) as pipeline:
+            await pipeline.store.write(note_the_past)
             if self._reader is None:
                 self.read()
+            trial = Trial(self.site, pipeline)
+            yield trial
             assert self._reader is not None
-            self._reader.send_signal(signal.SIGCONT)  # first: it may rest with a table locked
-            try:
-                await pipeline.store.write(note_the_past)
-                trial = Trial(self.site, pipeline)
-                yield trial
-                assert self._reader.poll() is None, self.site.logs()
-                await trial.conclude()
-            finally:
-                self._reader.send_signal(signal.SIGSTOP)  # it takes a quarter of a core
+            assert self._reader.poll() is None, self.site.logs()
+            await trial.conclude()
 
     def close(self) -> None:
         """End every process."""
