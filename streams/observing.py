@@ -6,7 +6,7 @@ often, and whoever looks waits two seconds at most. What is not known is left ou
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from facets import errors
@@ -80,16 +80,8 @@ class Observer:
             "documents": self._documents.age_s,
             "dead_letters": self._letters.age_s,
         }
-        return Seen(
-            seen.glance,
-            seen.bounds,
-            seen.store_problem,
-            seen.broker_problem,
-            waiting,
-            documents,
-            letters,
-            {name: age for name, age in ages.items() if age is not None},
-        )
+        counted_s = {name: age for name, age in ages.items() if age is not None}
+        return replace(seen, waiting=waiting, documents=documents, letters=letters, counted_s=counted_s)
 
     async def close(self) -> None:
         """Ask no longer, and close the connection to the broker; what looks afterwards sees nothing. May come twice."""

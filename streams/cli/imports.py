@@ -160,7 +160,7 @@ class _Import:
         started = time.monotonic()
         with output.Progress("applied", self.sent) as progress:
             while True:
-                asked = time.monotonic()
+                looked_s = time.monotonic()
                 tally = await self._pipeline.store.read(outcomes.tally, self._source)
                 progress.at(sum(tally.values()))
                 if sum(tally.values()) >= self.sent:
@@ -168,7 +168,7 @@ class _Import:
                 if not tally and not told and time.monotonic() - started > NO_WORKER_S:
                     output.note("nothing has been applied yet; is a 'facetline worker' running?")
                     told = True
-                await asyncio.sleep(max(APPLIED_POLL_S, 5 * (time.monotonic() - asked)))
+                await running.rest(APPLIED_POLL_S, looked_s)
         self.written, self.unchanged = tally.get("applied", 0), tally.get("unchanged", 0)
         after = ""
         while page := await self._pipeline.store.read(outcomes.rejected, self._source, after=after):
@@ -201,11 +201,10 @@ async def wait_answered(pipeline: "Pipeline", collection: str, source: str) -> N
     with output.Progress("answered", most) as progress:
         while waiting:
             give_up_when_broken(pipeline, collection, waiting)
-            started = time.monotonic()
+            looked_s = time.monotonic()
             waiting = await pipeline.store.read(queue.unanswered, source)
             progress.at(most - waiting, most)
-            # Counting takes a second for a million lines: most of the time is left to those who answer.
-            await asyncio.sleep(max(ANSWERED_POLL_S, 5 * (time.monotonic() - started)))
+            await running.rest(ANSWERED_POLL_S, looked_s)
 
 
 def give_up_when_broken(pipeline: "Pipeline", collection: str, waiting: int) -> None:

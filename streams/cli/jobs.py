@@ -1,6 +1,5 @@
 """`reindex` and `jobs`: ask again, watch it, cancel it."""
 
-import asyncio
 import time
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -76,7 +75,7 @@ async def watch(pipeline: "Pipeline", job_id: str) -> None:
 
     with output.Progress("reindexed", None) as progress:
         while True:
-            asked = time.monotonic()
+            looked_s = time.monotonic()
             job = await pipeline.store.read(jobs.get, job_id)
             counts = await pipeline.store.read(jobs.progress, job_id)
             waiting = counts.get("waiting", 0) + counts.get("asked", 0)
@@ -85,8 +84,7 @@ async def watch(pipeline: "Pipeline", job_id: str) -> None:
             if job.state not in jobs.ACTIVE:
                 return
             give_up_when_broken(pipeline, job.request.collection, waiting)
-            # Counting a million items takes a while: most of the time is left to those who do the work.
-            await asyncio.sleep(max(POLL_S, 5 * (time.monotonic() - asked)))
+            await running.rest(POLL_S, looked_s)
 
 
 @app.command("list")

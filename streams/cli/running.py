@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -16,6 +17,8 @@ from facets import errors
 from streams.cli import output
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
+REST = 5
+"""Whoever watches lets the store rest for so many times as long as a look took: counting a million takes a second."""
 
 
 def run(work: Callable[[], Coroutine[Any, Any, int | None]], *, again: str | None = None) -> None:
@@ -42,6 +45,11 @@ def run(work: Callable[[], Coroutine[Any, Any, int | None]], *, again: str | Non
         raise typer.Exit(FAILED) from None
     if code:
         raise typer.Exit(code)
+
+
+async def rest(least_s: float, looked_s: float) -> None:
+    """Wait before the next look at the store; the last one began at `looked_s` (monotonic seconds)."""
+    await asyncio.sleep(max(least_s, REST * (time.monotonic() - looked_s)))
 
 
 async def _guarded(work: Callable[[], Coroutine[Any, Any, int | None]]) -> int | None:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import loopback
+
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
 
@@ -95,7 +97,7 @@ def running(image: str) -> Iterator[str]:
     from docker.errors import APIError
 
     for tries_left in reversed(range(TRIES)):
-        port = _free_port()
+        (port,) = loopback.free_ports(1)
         node = _node(image, port)
         try:
             node.start()
@@ -148,9 +150,3 @@ def _check_answers(address: str) -> None:
             raise NoContainer(f"no Docker daemon answers at {address}: {error}") from error
     if not answer.startswith(b"HTTP/") or b" 200 " not in answer:
         raise NoContainer(f"what answers at {address} is no Docker daemon")
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

@@ -43,6 +43,15 @@ def only_loopback() -> Iterator[None]:
         socket.socket.connect, socket.socket.connect_ex = connect, connect_ex  # type: ignore[method-assign]
 
 
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody has now; all are held until the last is found, so that they differ."""
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(each.getsockname()[1]) for each in held]
+    for each in held:
+        each.close()
+    return ports
+
+
 def _check(sock: socket.socket, address: Any, named: frozenset[str]) -> None:
     if sock.family not in {socket.AF_INET, socket.AF_INET6}:
         return

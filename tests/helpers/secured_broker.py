@@ -1,7 +1,6 @@
 """A real Kafka node that takes nobody without TLS: one listener wants a user and a password, one a certificate."""
 
 import asyncio
-import socket
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import kafka_broker
+import loopback
 from polling import eventually
 
 USER, PASSWORD = "facetline", "open-sesame"
@@ -56,7 +56,7 @@ def running(folder: Path) -> Iterator[SecuredBroker]:
     """
     jars = _jars()
     _certificates(folder)
-    ports = _free_ports(4)
+    ports = loopback.free_ports(4)
     properties = folder / "server.properties"
     properties.write_text(_properties(folder, *ports))
     scram = [f"--add-scram={each}=[name={USER},password={PASSWORD}]" for each in ("SCRAM-SHA-256", "SCRAM-SHA-512")]
@@ -92,15 +92,6 @@ def _jars() -> Path:
         raise kafka_broker.MissingKafka(done.stderr.strip().splitlines()[-1])
     whole = [path for path in (kafka_broker.SCRIPTS / "jars").iterdir() if ".part" not in path.name]
     return max(whole, key=lambda path: path.stat().st_mtime)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that nobody has now; all are held until the last is found, so that they differ."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return ports
 
 
 def _properties(folder: Path, internal: int, password: int, certificate: int, controller: int) -> str:
