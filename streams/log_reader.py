@@ -6,7 +6,7 @@ it whenever what Kafka delivered is not what the store expects next.
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -25,6 +25,14 @@ STOP_S = 5.0
 POLL_MS = 500
 SLICE_BYTES_MAX = 16 * 1024 * 1024
 """A slice ends early at about this size: 500 records of 4 MB each would be 2 GB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The first offset of a partition, and one above the last that readers of committed records can read."""
+
+    first: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +102,20 @@ class KafkaLog:
         Raises:
             BrokerUnavailable: no answer in time.
         """
-        place = aiokafka.TopicPartition(self.topic, partition)
+        found = (await self.all_bounds([partition]))[partition]
+        return found.first, found.end
+
+    async def all_bounds(self, partitions: Iterable[int]) -> dict[int, Bounds]:
+        """Return the same of several partitions, at the cost of one.
+
+        Raises:
+            BrokerUnavailable: no answer in time.
+        """
+        places = [aiokafka.TopicPartition(self.topic, partition) for partition in partitions]
         async with self._ask() as consumer:
-            first = await consumer.beginning_offsets([place])
-            end = await consumer.end_offsets([place])
-            return int(first[place]), int(end[place])
+            first = await consumer.beginning_offsets(places)
+            end = await consumer.end_offsets(places)
+            return {place.partition: Bounds(int(first[place]), int(end[place])) for place in places}
 
     async def read(self, partition: int, start: int, end: int, *, records_max: int) -> LogSlice:
         """Return what stands in `[start, end)`, at most `records_max` records and about 16 MiB of them.
@@ -159,7 +176,10 @@ class KafkaLog:
             except (KafkaError, OSError, TimeoutError) as error:
                 await self._drop()
                 said = f": {error}" if str(error) else f" within {self._wait_s:g} s"
-                raise errors.BrokerUnavailable(f"Kafka did not answer about {self.topic}{said}") from error
+                address = self._settings.bootstrap_servers
+                raise errors.BrokerUnavailable(
+                    f"Kafka at {address} does not answer about {self.topic}{said}"
+                ) from error
             except BaseException:
                 await self._drop()
                 raise

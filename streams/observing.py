@@ -13,12 +13,14 @@ from facets import errors
 from storage import census
 from storage.engine import Tx
 from streams.cached import Cached
-from streams.log_ends import Bounds, LogEnds
+from streams.log_reader import Bounds, KafkaLog
 from streams.members import Members
 
 WAIT_S = 2.0
 """How long a look waits; Kubernetes gives a probe one second by default, Prometheus ten."""
 
+BOUNDS_S = 5.0
+"""How long the question for the log's ends goes on, for those who come later."""
 GLANCE_REST = 4
 """A glance takes milliseconds, and so it is a second old at most, unless the store is slow."""
 COUNT_REST = 50
@@ -52,7 +54,8 @@ class Observer:
     def __init__(self, members: Members, *, wait_s: float = WAIT_S) -> None:
         self.members = members
         self._closed = False
-        self._ends = LogEnds(members.settings.kafka, members.topics.documents)
+        # A connection of its own: whoever watches never waits for the work, nor the work for whoever watches.
+        self._log = KafkaLog(members.settings.kafka, members.topics.documents, wait_s=BOUNDS_S)
         self._glance = Cached(self._reading(self._look), wait_s=wait_s, rest=GLANCE_REST)
         self._bounds = Cached(self._ask_bounds, wait_s=wait_s, rest=GLANCE_REST)
         self._waiting = Cached(self._reading(census.waiting), wait_s=wait_s, rest=COUNT_REST, stale=True)
@@ -88,7 +91,7 @@ class Observer:
         self._closed = True
         for question in (self._glance, self._bounds, self._waiting, self._documents, self._letters):
             await question.close()
-        await self._ends.stop()
+        await self._log.stop()
 
     def _look(self, tx: Tx) -> census.Glance:
         names = self.members.topics
@@ -104,4 +107,4 @@ class Observer:
         return ask
 
     async def _ask_bounds(self) -> Mapping[int, Bounds]:
-        return await self._ends.ask(range(self.members.partitions or 0))
+        return await self._log.all_bounds(range(self.members.partitions or 0))

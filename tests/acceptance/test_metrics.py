@@ -26,7 +26,7 @@ from runtimes import ANSWERED_S, PARTITIONS, Case, Site
 from worker_pages import ANY_PORT, Pages, Samples
 
 from storage.engine import Tx
-from streams import events, log_ends, metrics, topics
+from streams import events, log_reader, metrics, topics
 from streams.events import Message
 
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres, pytest.mark.timeout(240)]
@@ -292,7 +292,7 @@ class Told:
     of_second: Samples
     found: Mapping[str, Any]
     after_ms: int
-    bounds: Mapping[int, log_ends.Bounds]
+    bounds: Mapping[int, log_reader.Bounds]
     published: int
     ready: tuple[int, Any]
     lags: Mapping[str, float]
@@ -383,10 +383,10 @@ def check_oldest(told: Told) -> None:
     assert told.of_second[key(metrics.OLDEST, collection="notes")] == 0
 
 
-async def _bounds(site: Site) -> dict[int, log_ends.Bounds]:
-    ends = log_ends.LogEnds(site.settings.kafka, topics.topic_names(site.settings.kafka.topic_prefix).documents)
+async def _bounds(site: Site) -> dict[int, log_reader.Bounds]:
+    ends = log_reader.KafkaLog(site.settings.kafka, topics.topic_names(site.settings.kafka.topic_prefix).documents)
     try:
-        return await ends.ask(range(PARTITIONS))
+        return await ends.all_bounds(range(PARTITIONS))
     finally:
         await ends.stop()
 

@@ -22,7 +22,7 @@ from storage import engine
 from streams import worker_http
 from streams.breaker import Breaker
 from streams.broker_clock import BrokerClock
-from streams.log_ends import Bounds
+from streams.log_reader import Bounds
 from streams.members import Members
 from streams.observing import Observer
 from streams.settings import Settings, load_settings

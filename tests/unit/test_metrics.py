@@ -12,7 +12,7 @@ from storage import census
 from streams import metrics, topics
 from streams.broker_clock import WINDOW_S, BrokerClock
 from streams.histogram import Histogram
-from streams.log_ends import Bounds
+from streams.log_reader import Bounds
 from streams.observing import Seen
 
 UNITS = ("_seconds", "_records", "_usd", "_documents", "_events")
