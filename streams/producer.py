@@ -84,6 +84,7 @@ class Producer:
             async with asyncio.timeout(self._deadline_s):
                 await self._connected()
         except (KafkaError, OSError, TimeoutError) as error:
+            # Told apart here, once: of hundreds of sends that fail together none needs to look again.
             raise self._unavailable(error, found=await broker_probe.why_unreachable(self._settings)) from error
 
     async def stop(self) -> None:
@@ -141,8 +142,7 @@ class Producer:
         except (KafkaError, OSError, TimeoutError) as error:
             if isinstance(error, KafkaError) and not error.retriable:
                 self._replace()
-            found = "" if self._client else await broker_probe.why_unreachable(self._settings)
-            raise self._unavailable(error, topic, found) from error
+            raise self._unavailable(error, topic) from error
 
     async def _judge(self, failure: BaseException, deadline: int) -> None:
         """Raise when the broker refused the record for good; else wait until it can no longer count."""
