@@ -21,10 +21,10 @@ demo-kafka: .venv/runtime ## the same story through a real Kafka
 	$(BIN)/facetline demo --kafka; code=$$?; deploy/kafka/stop --data .demo-kafka; rm -rf .demo-kafka; exit $$code
 test: .venv/dev check ## run everything against the real services, installing them as root on Debian
 	@.ci/services
-	@$(BIN)/pytest -q -n 3 --dist worksteal
+	@$(BIN)/pytest -q -n 4 --dist worksteal
 cover: .venv/dev ## the same tests, with the coverage of lines and branches (slower)
 	@.ci/services
-	@$(BIN)/pytest -q -n 3 --dist worksteal --cov
+	@$(BIN)/pytest -q -n 4 --dist worksteal --cov
 check: .venv/dev ## lint, format, types, import rule
 	@$(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/mypy && $(BIN)/lint-imports
 unit: .venv/dev ## the tests that need no service
