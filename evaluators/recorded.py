@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pydantic import TypeAdapter, ValidationError
-
+from evaluators import facet_values
 from evaluators.contract import Evaluated, Identity, Limits
-from facets.answers import Answer, nearest_level
+from facets.answers import nearest_level
 from facets.errors import EvaluationFailed, InvalidAnswer, InvalidDefinition, nearest
 from facets.questions import Question, Score
 
@@ -26,8 +25,6 @@ FILE_BYTES_MAX = 512 * 1024 * 1024
 
 LINE_KEYS = ("answers", "body", "confidence_source", "key")
 LIMITS = Limits(question_types=frozenset({"choice", "boolean", "score"}), options_max=255, levels_max=10)
-
-_answer: TypeAdapter[Answer] = TypeAdapter(Answer)
 
 
 class _Damaged(ValueError):
@@ -68,7 +65,7 @@ class Recorded:
         if line is None:
             raise EvaluationFailed("evaluator_error", f"{self._name} has no answers for key '{key}' nor for its body.")
         told = json.loads(line)
-        answers = {name: _answer_of(value) for name, value in told["answers"].items()}
+        answers = facet_values.answers_of(told["answers"])
         for name, value in told["answers"].items():
             _check_level(name, value, questions.get(name))
         source = told.get("confidence_source", self._source)
@@ -153,34 +150,11 @@ def _checked(told: Any) -> dict[str, Any]:
             raise _Damaged(f'"{name}" must be text that is not empty')
     if not isinstance(told.get("answers"), dict):
         raise _Damaged('"answers" must be an object: question id to facet value')
-    for name, value in told["answers"].items():
-        try:
-            _answer_of(value)
-        except _Damaged as error:
-            raise _Damaged(f"the answer to '{name}': {error}") from error
-    return told
-
-
-def _answer_of(value: Any) -> Answer:
-    """Return the answer that a facet value shows; what follows from an answer (`value`, `level`) is left away.
-
-    Raises:
-        _Damaged: it is no facet value, or its `value` contradicts its `probability`.
-    """
-    if not isinstance(value, dict):
-        raise _Damaged('write a facet value, for example {"type": "choice", "choice": "billing", "confidence": null}')
-    derived = {"boolean": "value", "score": "level"}.get(str(value.get("type")))
     try:
-        answer = _answer.validate_python({name: part for name, part in value.items() if name != derived}, strict=True)
-    except ValidationError as error:
-        raise _Damaged("; ".join(_problem(problem) for problem in error.errors())) from error
-    if answer.type == "boolean" and value.get("value", answer.probability >= 0.5) is not (answer.probability >= 0.5):  # noqa: PLR2004
-        raise _Damaged('"value" must be true exactly when "probability" is 0.5 or more')
-    return answer
-
-
-def _problem(problem: Any) -> str:
-    return f"{'.'.join(str(part) for part in problem['loc']) or 'type'}: {problem['msg']}"
+        facet_values.answers_of(told["answers"])
+    except facet_values.NotAFacetValue as error:
+        raise _Damaged(str(error)) from error
+    return told
 
 
 def _check_level(name: str, value: Mapping[str, Any], question: Question | None) -> None:
