@@ -7,7 +7,8 @@ that meets them, with `from`.
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 
 class PipelineError(Exception):
@@ -37,18 +38,37 @@ class WriteInDoubt(TransientError):
     """The write was not acknowledged before its deadline; it will not be applied later. Try again with the same id."""
 
 
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a call used up although nothing came of it, as far as its provider told; None is "not told", never 0.
+
+    `model` is the id that the provider reported, `usage` has the token counts as an `Evaluated` has them.
+    """
+
+    model: str | None = None
+    usage: Mapping[str, object] | None = None
+    cost_usd: float | None = None
+
+
 class EvaluatorUnavailable(TransientError):
     """The evaluator cannot be reached or is overloaded.
 
-    `reason` is `timeout`, `rate_limited` or `unavailable`; `retry_after_s` is the provider's own wish, if it has one.
+    `reason` is `timeout`, `rate_limited` or `unavailable`; `retry_after_s` is the provider's own wish, if it has one;
+    `spent` is what the call used up nevertheless, None where it was refused before anything was.
     """
 
     def __init__(
-        self, message: str | None = None, *, reason: str = "unavailable", retry_after_s: float | None = None
+        self,
+        message: str | None = None,
+        *,
+        reason: str = "unavailable",
+        retry_after_s: float | None = None,
+        spent: Spent | None = None,
     ) -> None:
         super().__init__(message)
         self.reason = reason
         self.retry_after_s = retry_after_s
+        self.spent = spent
 
 
 class EvaluatorMisconfigured(TransientError):
@@ -71,18 +91,22 @@ class InvalidEvent(PermanentError):
 
 
 class EvaluationFailed(PermanentError):
-    """The evaluator cannot answer about this body; `reason` is one of the document reasons."""
+    """The evaluator cannot answer about this body; `reason` is one of the document reasons.
 
-    def __init__(self, reason: str, message: str) -> None:
+    `spent` is what the call used up, None where that is not known.
+    """
+
+    def __init__(self, reason: str, message: str, *, spent: Spent | None = None) -> None:
         super().__init__(message)
         self.reason = reason
+        self.spent = spent
 
 
 class InvalidAnswer(EvaluationFailed):
     """The evaluator's answers do not fit the questions."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__("invalid_answer", message)
+    def __init__(self, message: str, *, spent: Spent | None = None) -> None:
+        super().__init__("invalid_answer", message, spent=spent)
 
 
 class InvalidQuery(PermanentError):
