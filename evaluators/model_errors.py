@@ -1,0 +1,301 @@
+"""What a failed model call means for the document and for its evaluator: litellm's exceptions as our errors.
+
+Judged by status code, code and words, not by class: litellm raises one class for a rate limit and for an empty account,
+another for a closed connection and for an HTML page, and plain ones for statuses that it does not know. No exception of
+a provider is imported here, so that this costs nothing and holds for all of them.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Any, Protocol
+
+from facets.errors import (
+    EvaluationFailed,
+    EvaluatorMisconfigured,
+    EvaluatorUnavailable,
+    InvalidAnswer,
+    PipelineError,
+)
+
+WORDS_CHARS_MAX = 300
+"""Of a provider's words: enough to act on; they may quote the document."""
+
+RETRY_AFTER_MAX_S = 24 * 3600.0
+"""What is believed of a Retry-After. The pipeline has a cap of its own for waiting."""
+
+SECRET_CHARS_MIN = 8
+"""Shorter values of variables are words like `true`, and blacking them out would spoil the message."""
+
+BLAMING = frozenset({400, 403, 413, 422})
+"""Statuses by which providers refuse one request, whatever is wrong with it: the words must say what."""
+
+PASSING = frozenset({409, 425})
+"""Statuses below 500 that may pass by themselves; 408 and 429 have rules of their own."""
+
+EMPTY = "The account behind the key in {} has nothing left: top it up."
+
+
+class Named(Protocol):
+    """What an error says of a connection: `models.Connection`."""
+
+    @property
+    def model(self) -> str:
+        """The model's id with its provider."""
+
+    @property
+    def api_key_env(self) -> str | None:
+        """The variable that holds the key."""
+
+
+def translated(error: BaseException, connection: Named, *, now: datetime | None = None) -> PipelineError:
+    """Return what `error` means: try again, mend the evaluator, or this body gets no answer.
+
+    Its words are scrubbed of every key. `now` is what a Retry-After date is compared with where the provider's answer
+    has no date of its own.
+    """
+    if isinstance(error, PipelineError):
+        return error
+    said = _Said(error, connection, now or datetime.now(UTC))
+    for judge in (_by_kind, _by_body, _by_account, _by_status):
+        verdict = judge(said)
+        if verdict is not None:
+            return verdict
+    return EvaluationFailed("evaluator_error", said.because())
+
+
+class _Said:
+    """An exception's parts, whichever of its many forms it has."""
+
+    def __init__(self, error: BaseException, connection: Named, now: datetime) -> None:
+        self.kinds = frozenset(kind.__name__ for kind in type(error).__mro__)
+        self.error = error
+        self.connection = connection
+        self.status = _status(error)
+        self.headers = _headers(error)
+        self.codes = frozenset(_codes(error))
+        self.words = str(getattr(error, "message", None) or error)
+        self.retry_after_s = retry_after_s(self.headers, now=now)
+
+    def says(self, pattern: re.Pattern[str]) -> bool:
+        return pattern.search(self.words) is not None or any(pattern.search(code) for code in self.codes)
+
+    def because(self, mend: str = "") -> str:
+        """Return the message: the model, what was said, and the mend."""
+        words = scrubbed(LITELLM.sub("", self.words), self.connection)
+        words = " ".join(words.split())
+        if len(words) > WORDS_CHARS_MAX:
+            words = f"{words[:WORDS_CHARS_MAX]}…"
+        what = words or type(self.error).__name__
+        status = f" (HTTP {self.status})" if self.status is not None else ""
+        return f"{self.connection.model}{status}: {what}" + (f" {mend}" if mend else "")
+
+
+LITELLM = re.compile(r"\b(?:litellm\.)+\w+: ")
+"""What litellm puts before a provider's words, once for each class it went through."""
+
+TOO_LONG = re.compile(
+    r"context[ _]length|context window|maximum context|max(?:imum)? (?:input )?(?:prompt )?tokens?\b.*exceed|"
+    r"prompt is too long|input is too long|too many (?:input )?tokens|(?:input|request) (?:is )?too large|"
+    r"exceeds? (?:the )?(?:maximum|limit|model).{0,40}tokens|string_above_max_length|ContextWindowExceeded",
+    re.IGNORECASE,
+)
+FILTERED = re.compile(
+    r"content[ _-]?(?:filter|policy|management policy|moderation)|ContentPolicyViolation|safety (?:system|setting)|"
+    r"flagged by moderation|moderation_blocked|prompt_?blocked|responsible ai",
+    re.IGNORECASE,
+)
+QUOTA = re.compile(
+    r"insufficient[ _](?:quota|credit|balance|fund)|exceeded your current quota|credit balance|out of credits?|"
+    r"not enough credits?|billing[ _](?:hard[ _]limit|not[ _]active|limit)|payment required|"
+    r"(?:account|subscription) .{0,30}(?:suspended|deactivated|expired)",
+    re.IGNORECASE,
+)
+SETUP = re.compile(
+    r"unknown decisions provider|llm provider not provided|unmapped llm provider|api[ _]?key|api_base|credentials?\b|"
+    r"model[ _`'\"]*not[ _]?found|unknown model|invalid model|model must be|no such model|"
+    r"model .{0,80}(?:does not exist|is not (?:supported|available)|not found)|"
+    r"decisions? provider '.{0,40}' cannot serve|invalid decisions request|supports the decision model|"
+    r"does not support parameters|model name is required",
+    re.IGNORECASE,
+)
+UNEXPECTED = re.compile(r"returned an unexpected response")
+NO_CONFIDENCE = re.compile(r"answer has no confidence")
+NO_ANSWERS = re.compile(
+    r"invalid json|answers: field required|input should be (?:an object|a valid dict)", re.IGNORECASE
+)
+REFUSAL = re.compile(r"refusal", re.IGNORECASE)
+RETRY_IN = re.compile(r"(?:retry(?:[ _]?(?:delay|in|after))?)\W{1,6}(\d+(?:\.\d+)?)\s*(ms|s|m)\b", re.IGNORECASE)
+"""A wish that is in the words only, as Google's `"retryDelay": "21s"`."""
+
+SECRET = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=*-]{4,}|\b(?:sk|pk|rk|gsk|xai|key)-[\w*-]{6,}|://[^/\s@]+@")
+"""What looks like a key, a password or the masked end of one, whoever's it is."""
+SECRET_NAME = re.compile(r"(?i)(?:key|token|secret|password|credential)s?$")
+
+
+def _by_kind(said: _Said) -> PipelineError | None:
+    if said.kinds & {"TimeoutError", "Timeout", "APITimeoutError"} or said.status == HTTPStatus.REQUEST_TIMEOUT:
+        return EvaluatorUnavailable(said.because(), reason="timeout", retry_after_s=said.retry_after_s)
+    if "ImportError" in said.kinds:
+        return EvaluatorMisconfigured(said.because("A library is missing: install facetline's dependencies anew."))
+    if "UnsupportedParamsError" in said.kinds:
+        return EvaluatorMisconfigured(said.because("The model does not take what the evaluator's table asks for."))
+    if "BudgetExceededError" in said.kinds:
+        return EvaluatorMisconfigured(said.because())
+    if said.kinds & {"JSONSchemaValidationError", "APIResponseValidationError"}:
+        return InvalidAnswer(said.because())
+    return None
+
+
+def _by_body(said: _Said) -> PipelineError | None:
+    """Judge what the body is to blame for: it is too long, or a filter stopped it."""
+    if said.status not in BLAMING:
+        return None
+    long = said.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or "ContextWindowExceededError" in said.kinds
+    if long or said.says(TOO_LONG):
+        return EvaluationFailed("too_long", said.because("The body is longer than the model takes."))
+    if "ContentPolicyViolationError" in said.kinds or said.says(FILTERED):
+        return EvaluationFailed("content_filter", said.because())
+    return None
+
+
+def _by_account(said: _Said) -> PipelineError | None:
+    """Judge key, account and address."""
+    key = said.connection.api_key_env
+    variable = key or "the provider's own variable (or name one by api_key_env)"
+    if said.status == HTTPStatus.TOO_MANY_REQUESTS:
+        return _too_many(said, variable)
+    if said.status == HTTPStatus.PAYMENT_REQUIRED:
+        return EvaluatorMisconfigured(said.because(EMPTY.format(variable)))
+    if said.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return EvaluatorMisconfigured(said.because(f"Look at the key in {variable}."))
+    if said.status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
+        return EvaluatorMisconfigured(said.because("Look at model and api_base in the evaluator's table."))
+    if said.status in BLAMING and (said.says(QUOTA) or said.says(SETUP)):
+        return EvaluatorMisconfigured(said.because("Look at model, api_base and key in the evaluator's table."))
+    return None
+
+
+def _too_many(said: _Said, variable: str) -> PipelineError:
+    wish_s = _wish_s(said)
+    if wish_s is None and said.says(QUOTA):
+        return EvaluatorMisconfigured(said.because(EMPTY.format(variable)))
+    return EvaluatorUnavailable(said.because(), reason="rate_limited", retry_after_s=wish_s)
+
+
+def _by_status(said: _Said) -> PipelineError | None:
+    if said.status is None:
+        away = said.kinds & {"APIConnectionError", "OSError", "HTTPError", "TransportError", "ClientError"}
+        return EvaluatorUnavailable(said.because()) if away else None
+    if said.status == HTTPStatus.INTERNAL_SERVER_ERROR and UNEXPECTED.search(said.words):
+        return _unexpected(said)
+    if said.status in PASSING or said.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return EvaluatorUnavailable(said.because(), retry_after_s=_wish_s(said))
+    return None
+
+
+def _unexpected(said: _Said) -> PipelineError:
+    """Judge a decision model's answer that litellm refused: no answer at all is the server's trouble."""
+    if NO_CONFIDENCE.search(said.words):
+        mend = "This provider must give a confidence; use a model that does, or kind 'chat'."
+        return EvaluatorMisconfigured(said.because(mend))
+    if NO_ANSWERS.search(said.words):
+        return EvaluatorUnavailable(said.because(), retry_after_s=said.retry_after_s)
+    if REFUSAL.search(said.words):
+        return EvaluationFailed("refused", said.because())
+    return InvalidAnswer(said.because())
+
+
+def retry_after_s(headers: Mapping[str, str], *, now: datetime) -> float | None:
+    """Return the seconds that a provider wants to be left alone, from 0 to a day; None when it does not say.
+
+    `retry-after-ms` counts before `Retry-After`, which is a number of seconds or a date. A date is compared with the
+    answer's own `Date`: clocks differ.
+    """
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return _believed(milliseconds / 1000)
+    told = headers.get("retry-after")
+    if told is None:
+        return None
+    seconds = _number(told)
+    if seconds is not None:
+        return _believed(seconds)
+    until, since = _date(told), _date(headers.get("date")) or now
+    return None if until is None else _believed((until - since).total_seconds())
+
+
+def _believed(seconds: float) -> float:
+    return min(max(seconds, 0.0), RETRY_AFTER_MAX_S)
+
+
+def _number(told: str | None) -> float | None:
+    found = re.fullmatch(r"\s*(-?\d{1,15}(?:\.\d{0,15})?)\s*s?\s*", told or "")
+    return float(found[1]) if found else None
+
+
+def _date(told: str | None) -> datetime | None:
+    try:
+        found = parsedate_to_datetime(told or "")
+    except (ValueError, OverflowError):
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _wish_s(said: _Said) -> float | None:
+    if said.retry_after_s is not None:
+        return said.retry_after_s
+    found = RETRY_IN.search(said.words)
+    if found is None:
+        return None
+    return _believed(float(found[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0}[found[2].lower()])
+
+
+def scrubbed(words: str, connection: Named) -> str:
+    """Return `words` without the connection's key, any other secret of the environment, and what looks like one."""
+    own = connection.api_key_env
+    values = {value.strip() for name, value in os.environ.items() if name == own or SECRET_NAME.search(name)}
+    for value in sorted(values, key=len, reverse=True):
+        if len(value) >= SECRET_CHARS_MIN:
+            words = words.replace(value, "***")
+    return SECRET.sub("***", words)
+
+
+def _status(error: BaseException) -> int | None:
+    for holder in (error, getattr(error, "response", None)):
+        status = getattr(holder, "status_code", None)
+        if isinstance(status, int) and not isinstance(status, bool):
+            return status
+        if isinstance(status, str) and status.isdecimal():
+            return int(status)
+    return None
+
+
+def _headers(error: BaseException) -> dict[str, str]:
+    """Return the answer's headers, names in lower case, from wherever litellm kept them."""
+    found: dict[str, str] = {}
+    response = getattr(error, "response", None)
+    for holder in (getattr(response, "headers", None), getattr(error, "litellm_response_headers", None)):
+        if isinstance(holder, Mapping):
+            found.update({_plain(name): str(value) for name, value in holder.items()})
+    return found
+
+
+def _plain(name: Any) -> str:
+    return str(name).lower().removeprefix("llm_provider-")
+
+
+def _codes(error: BaseException) -> list[str]:
+    body = getattr(error, "body", None)
+    inner = body.get("error", body) if isinstance(body, Mapping) else None
+    holders = [error.__dict__, inner] if hasattr(error, "__dict__") else [inner]
+    return [
+        str(holder[name])
+        for holder in holders
+        if isinstance(holder, Mapping)
+        for name in ("code", "type")
+        if isinstance(holder.get(name), str | int)
+    ]

@@ -1,0 +1,156 @@
+"""The one way to litellm: it is imported here, once and late, and each function call here is one provider call.
+
+litellm's import takes seconds of processor time, so it happens in a thread, at the first call, and never for a command
+that asks no model. Whatever it raises leaves as one of our errors (`evaluators.model_errors`), with litellm's own as
+its `__cause__`.
+"""
+
+import asyncio
+import functools
+import importlib
+import logging
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from evaluators.model_errors import translated
+from facets.errors import EvaluatorMisconfigured, EvaluatorUnavailable, PipelineError
+
+LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
+TOKEN_NAMES = {
+    "input_tokens": ("input_tokens", "prompt_tokens"),
+    "output_tokens": ("output_tokens", "completion_tokens"),
+}
+"""Our names of token counts, and those that providers' protocols use."""
+
+SETTINGS = {
+    "telemetry": False,
+    "suppress_debug_info": True,
+    "turn_off_message_logging": True,
+    "drop_params": False,  # what a model does not take must be known, not left out silently
+    "num_retries": 0,
+}
+SILENT = logging.CRITICAL + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Where and as whom a model is asked. Of this only `model` belongs to an evaluator's identity.
+
+    `model` is litellm's id, "provider/model". `api_key_env` names the variable that holds the key; without it litellm
+    looks into the provider's own.
+    """
+
+    model: str
+    api_base: str | None = None
+    api_key_env: str | None = None
+
+
+async def load() -> ModuleType:
+    """Return litellm; the first time this takes seconds, in a thread."""
+    if _loaded.cache_info().currsize:
+        return _loaded()
+    return await asyncio.to_thread(_loaded)
+
+
+@functools.cache
+def _loaded() -> ModuleType:
+    # Without it the import asks the network for prices, and leaves a thread behind that tries again.
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    litellm = importlib.import_module("litellm")
+    for name, value in SETTINGS.items():
+        setattr(litellm, name, value)
+    for name in LOGGERS:
+        logging.getLogger(name).setLevel(SILENT)  # they print requests, and every error is raised anyway
+    return litellm
+
+
+async def call(function_name: str, connection: Connection, *, deadline_s: float, **arguments: Any) -> Any:
+    """Make exactly one provider call with litellm's `function_name`, and return what it returned.
+
+    The wall clock is ours: a provider that sends a byte a second is cut off too. The key is read from its variable at
+    each call.
+
+    Raises:
+        EvaluatorUnavailable: no answer within `deadline_s` seconds, or one that says to try again.
+        EvaluatorMisconfigured: no key, or one that is refused; no such model or provider.
+        EvaluationFailed: the body is too long, filtered or refused, or the answer cannot be read.
+    """
+    key = _key(connection)
+    try:
+        async with asyncio.timeout(deadline_s) as clock:
+            function = getattr(await load(), function_name)
+            return await function(
+                model=connection.model,
+                api_base=connection.api_base,
+                api_key=key,
+                timeout=deadline_s,
+                max_retries=0,  # the pipeline owns retries; two libraries below would add theirs
+                num_retries=0,
+                **arguments,
+            )
+    except PipelineError:
+        raise
+    except Exception as error:  # litellm's errors have no base class of their own
+        if isinstance(error, TimeoutError) and clock.expired():
+            message = f"{connection.model} did not answer within {deadline_s:g} s."
+            raise EvaluatorUnavailable(message, reason="timeout") from error
+        raise translated(error, connection) from error
+
+
+def _key(connection: Connection) -> str | None:
+    if connection.api_key_env is None:
+        return None
+    key = os.environ.get(connection.api_key_env, "").strip()
+    if not key:
+        message = (
+            f"{connection.model}: the variable {connection.api_key_env} is not set; put the provider's key into it."
+        )
+        raise EvaluatorMisconfigured(message)
+    return key
+
+
+def usage_of(response: Any) -> dict[str, int] | None:
+    """Return the token counts that the provider reported (`input_tokens`, `output_tokens`), or None."""
+    usage = getattr(response, "usage", None)
+    found: dict[str, int] = {}
+    for name, theirs in TOKEN_NAMES.items():
+        counts = [_count(usage, their) for their in theirs]
+        known = [count for count in counts if count is not None]
+        if known:
+            found[name] = known[0]
+    # litellm fills in zeros for what a provider did not say, and no call takes no tokens.
+    return found if any(found.values()) else None
+
+
+def _count(usage: Any, name: str) -> int | None:
+    count = usage.get(name) if isinstance(usage, Mapping) else getattr(usage, name, None)
+    return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
+
+
+def cost_of(response: Any, connection: Connection) -> float | None:
+    """Return the call's price in dollars: as the provider reported it or by litellm's list; None when unknown."""
+    hidden = getattr(response, "hidden_params", None) or getattr(response, "_hidden_params", None) or {}
+    cost = hidden.get("response_cost")
+    if isinstance(cost, bool) or not isinstance(cost, int | float) or not math.isfinite(cost) or cost < 0:
+        return None
+    if cost == 0 and not _is_listed(connection.model):
+        return None  # a model that nobody has a price for is not free
+    return float(cost)
+
+
+def _is_listed(model: str) -> bool:
+    names = _loaded().model_cost
+    return model in names or model.partition("/")[2] in names
+
+
+async def close() -> None:
+    """Close litellm's connections, so that nothing is left open when the loop ends; later calls open new ones."""
+    if not _loaded.cache_info().currsize:
+        return
+    litellm = _loaded()
+    await litellm.close_litellm_async_clients()
+    litellm.in_memory_llm_clients_cache.flush_cache()
