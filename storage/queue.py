@@ -5,8 +5,8 @@ the store's clock. An answer is stored by one statement that names uri, `indexed
 wins, whoever holds the claim by then. A failure, a retry and a release also name the claim's own attempt. What changes
 no row was about something past; it is discarded and counted.
 
-Locks are taken on documents in the order of their uris, then on items and memo entries, so writers never wait for each
-other in a circle; claims wait for nobody.
+Locks are taken on documents in the order of their uris, then on items and memo entries, then on tallies, last of all on
+the ledger (`storage.spend`), so writers never wait for each other in a circle; claims wait for nobody.
 """
 
 import functools
@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from facets.answers import FacetValue
 from facets.documents import Evaluation
-from storage import batches, candidates, engine, memo, picking, serial, settling, tables, tallies
+from storage import batches, candidates, engine, memo, picking, serial, settling, spend, tables, tallies
 
 REMEMBERED_MAX = 500
 """Documents answered from the memo in one claim; a tenth of them on behalf of the reindex lane's share."""
@@ -196,8 +196,8 @@ def answer(tx: engine.Tx, results: Sequence[Answered]) -> Settled:
     return _result(tx, results, stored, "answers_discarded")
 
 
-def fail(tx: engine.Tx, failures: Sequence[Failed]) -> Settled:
-    """Give documents up whose claim is still the one that failed."""
+def fail(tx: engine.Tx, failures: Sequence[Failed], bill: spend.Bill = spend.NOTHING) -> Settled:
+    """Give documents up whose claim is still the one that failed; charge what those calls used up."""
     rows = [{**_claim_of(each), "reason": each.reason, "message": _storable(each.message)} for each in failures]
 
     def changes(given: sa.FromClause) -> dict[str, Any]:
@@ -206,10 +206,12 @@ def fail(tx: engine.Tx, failures: Sequence[Failed]) -> Settled:
 
     stored = settling.settle(tx, rows, {"reason": "text", "message": "text"}, changes)
     settling.close_items(tx, stored, "failed")
-    return _result(tx, failures, stored, "failures_discarded")
+    result = _result(tx, failures, stored, "failures_discarded")
+    spend.charge(tx, bill)
+    return result
 
 
-def retry(tx: engine.Tx, retries: Sequence[Retried]) -> Settled:
+def retry(tx: engine.Tx, retries: Sequence[Retried], bill: spend.Bill = spend.NOTHING) -> Settled:
     """Make documents due again after a delay, if their claim is still the one that asks for it."""
     rows = [{**_claim_of(each), "delay_ms": each.delay_ms, "counted": int(each.counted)} for each in retries]
 
@@ -223,10 +225,12 @@ def retry(tx: engine.Tx, retries: Sequence[Retried]) -> Settled:
         }
 
     stored = settling.settle(tx, rows, {"delay_ms": "bigint", "counted": "bigint"}, changes)
-    return _result(tx, retries, stored, "retries_discarded")
+    result = _result(tx, retries, stored, "retries_discarded")
+    spend.charge(tx, bill)
+    return result
 
 
-def release(tx: engine.Tx, claims: Sequence[Released]) -> Settled:
+def release(tx: engine.Tx, claims: Sequence[Released], bill: spend.Bill = spend.NOTHING) -> Settled:
     """Make documents due now, if their claim is still this one."""
     rows = [{**_claim_of(each), "called": int(each.called)} for each in claims]
 
@@ -242,7 +246,9 @@ def release(tx: engine.Tx, claims: Sequence[Released]) -> Settled:
     crashed = {(each.uri, each.indexed_as) for each in claims if each.called} & stored
     if crashed:
         tallies.add(tx, tallies.CRASHES, len(crashed))
-    return _result(tx, claims, stored, "releases_discarded")
+    result = _result(tx, claims, stored, "releases_discarded")
+    spend.charge(tx, bill)
+    return result
 
 
 def pending(tx: engine.Tx, collections: Collection[str] | None = None) -> PendingCounts:

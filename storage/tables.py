@@ -298,3 +298,41 @@ class TallyRow(SQLModel, table=True):
     __tablename__ = "tallies"
     name: str = Field(primary_key=True)
     value: int = Field(sa_column=_big())
+
+
+class SpendRow(SQLModel, table=True):
+    """What the calls of a day (UTC, `2026-11-30`) used up; `cost_usd` leaves the `unpriced_calls` out."""
+
+    __tablename__ = "spend"
+    day: str = Field(primary_key=True, sa_type=BYTE_ORDER)
+    evaluator: str = Field(primary_key=True, sa_type=BYTE_ORDER)
+    collection: str = Field(primary_key=True, sa_type=BYTE_ORDER)
+    model: str = Field(primary_key=True, sa_type=BYTE_ORDER)
+    calls: int = Field(sa_column=_big())
+    unpriced_calls: int = Field(sa_column=_big())
+    input_tokens: int = Field(sa_column=_big())
+    output_tokens: int = Field(sa_column=_big())
+    cost_usd: float
+
+
+class SpendMarkRow(SQLModel, table=True):
+    """The number of the last call that a process has charged, for each kind of its transactions."""
+
+    __tablename__ = "spend_marks"
+    owner: str = Field(primary_key=True)
+    kind: str = Field(primary_key=True)
+    heard: int = Field(sa_column=_big())
+    at_ms: int = Field(sa_column=_big())
+
+
+class TroubleRow(SQLModel, table=True):
+    """An evaluator that does not answer, as a process last told it."""
+
+    __tablename__ = "troubles"
+    evaluator: str = Field(primary_key=True, sa_type=BYTE_ORDER)
+    reason: str
+    message: str = Field(sa_type=Text)
+    misconfigured: bool
+    since_ms: int = Field(sa_column=_big())
+    told_ms: int = Field(sa_column=_big())
+    until_ms: int = Field(sa_column=_big())
