@@ -5,6 +5,7 @@ another for a closed connection and for an HTML page, and plain ones for statuse
 a provider is imported here, so that this costs nothing and holds for all of them.
 """
 
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -85,17 +86,18 @@ class _Said:
 
     def because(self, mend: str = "") -> str:
         """Return the message: the model, what was said, and the mend."""
-        words = scrubbed(LITELLM.sub("", self.words), self.connection)
-        words = " ".join(words.split())
+        words = " ".join(scrubbed(_plain_words(self.words), self.connection).split())
         if len(words) > WORDS_CHARS_MAX:
             words = f"{words[:WORDS_CHARS_MAX]}…"
         what = words or type(self.error).__name__
-        status = f" (HTTP {self.status})" if self.status is not None else ""
+        # litellm gives a connection that failed the status 500.
+        known = self.status is not None and "APIConnectionError" not in self.kinds
+        status = f" (HTTP {self.status})" if known else ""
         return f"{self.connection.model}{status}: {what}" + (f" {mend}" if mend else "")
 
 
-LITELLM = re.compile(r"\b(?:litellm\.)+\w+: ")
-"""What litellm puts before a provider's words, once for each class it went through."""
+LITELLM = re.compile(r"^\s*(?:(?:litellm\.)*\w+(?:Error|Timeout): |\w+Exception - )+")
+"""What litellm puts before a provider's words, once for each class they went through."""
 
 TOO_LONG = re.compile(
     r"context[ _]length|context window|maximum context|max(?:imum)? (?:input )?(?:prompt )?tokens?\b.*exceed|"
@@ -207,6 +209,18 @@ def _unexpected(said: _Said) -> PipelineError:
     if REFUSAL.search(said.words):
         return EvaluationFailed("refused", said.because())
     return InvalidAnswer(said.because())
+
+
+def _plain_words(words: str) -> str:
+    """Return a provider's sentence without litellm's prefixes and the JSON around it."""
+    plain = LITELLM.sub("", words)
+    try:
+        told = json.loads(plain)
+    except (ValueError, RecursionError):
+        return plain
+    inner = told.get("error", told) if isinstance(told, dict) else None
+    message = inner.get("message") if isinstance(inner, dict) else inner
+    return message if isinstance(message, str) and message else plain
 
 
 def retry_after_s(headers: Mapping[str, str], *, now: datetime) -> float | None:

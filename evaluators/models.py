@@ -11,7 +11,8 @@ import importlib
 import logging
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -33,6 +34,9 @@ SETTINGS = {
     "drop_params": False,  # what a model does not take must be known, not left out silently
     "num_retries": 0,
 }
+LOG_MODULE = "litellm.litellm_core_utils.logging_worker"
+"""Has a task that lives as long as its loop, for callbacks that we have none of."""
+
 SILENT = logging.CRITICAL + 1
 
 
@@ -49,15 +53,23 @@ class Connection:
     api_key_env: str | None = None
 
 
+@dataclass(slots=True)
+class _Library:
+    """litellm, and how many calls are on their way in this process."""
+
+    litellm: ModuleType
+    calls: int = 0
+
+
 async def load() -> ModuleType:
     """Return litellm; the first time this takes seconds, in a thread."""
-    if _loaded.cache_info().currsize:
-        return _loaded()
-    return await asyncio.to_thread(_loaded)
+    if _library.cache_info().currsize:
+        return _library().litellm
+    return (await asyncio.to_thread(_library)).litellm
 
 
 @functools.cache
-def _loaded() -> ModuleType:
+def _library() -> _Library:
     # Without it the import asks the network for prices, and leaves a thread behind that tries again.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     litellm = importlib.import_module("litellm")
@@ -65,7 +77,7 @@ def _loaded() -> ModuleType:
         setattr(litellm, name, value)
     for name in LOGGERS:
         logging.getLogger(name).setLevel(SILENT)  # they print requests, and every error is raised anyway
-    return litellm
+    return _Library(litellm)
 
 
 async def call(function_name: str, connection: Connection, *, deadline_s: float, **arguments: Any) -> Any:
@@ -83,22 +95,38 @@ async def call(function_name: str, connection: Connection, *, deadline_s: float,
     try:
         async with asyncio.timeout(deadline_s) as clock:
             function = getattr(await load(), function_name)
-            return await function(
-                model=connection.model,
-                api_base=connection.api_base,
-                api_key=key,
-                timeout=deadline_s,
-                max_retries=0,  # the pipeline owns retries; two libraries below would add theirs
-                num_retries=0,
-                **arguments,
-            )
+            with _on_its_way():
+                return await function(
+                    model=connection.model,
+                    api_base=connection.api_base,
+                    api_key=key,
+                    timeout=deadline_s,
+                    max_retries=0,  # the pipeline owns retries; two libraries below would add theirs
+                    num_retries=0,
+                    **arguments,
+                )
     except PipelineError:
         raise
     except Exception as error:  # litellm's errors have no base class of their own
         if isinstance(error, TimeoutError) and clock.expired():
-            message = f"{connection.model} did not answer within {deadline_s:g} s."
-            raise EvaluatorUnavailable(message, reason="timeout") from error
+            raise EvaluatorUnavailable(_late(connection, deadline_s), reason="timeout") from error
         raise translated(error, connection) from error
+
+
+def _late(connection: Connection, deadline_s: float) -> str:
+    if _library.cache_info().currsize:
+        return f"{connection.model} did not answer within {deadline_s:g} s."
+    return f"{connection.model} was not asked: loading litellm took longer than {deadline_s:g} s; it goes on."
+
+
+@contextmanager
+def _on_its_way() -> Iterator[None]:
+    library = _library()
+    library.calls += 1
+    try:
+        yield
+    finally:
+        library.calls -= 1
 
 
 def _key(connection: Connection) -> str | None:
@@ -143,14 +171,19 @@ def cost_of(response: Any, connection: Connection) -> float | None:
 
 
 def _is_listed(model: str) -> bool:
-    names = _loaded().model_cost
+    names = _library().litellm.model_cost
     return model in names or model.partition("/")[2] in names
 
 
 async def close() -> None:
-    """Close litellm's connections, so that nothing is left open when the loop ends; later calls open new ones."""
-    if not _loaded.cache_info().currsize:
+    """Close litellm's connections and its task, so that nothing is left when the loop ends; later calls open new ones.
+
+    They are shared: while another evaluator's call is on its way they stay open, for whoever closes last.
+    """
+    if not _library.cache_info().currsize or _library().calls:
         return
-    litellm = _loaded()
+    litellm = _library().litellm
     await litellm.close_litellm_async_clients()
     litellm.in_memory_llm_clients_cache.flush_cache()
+    with suppress(RuntimeError):  # its task was of an earlier loop, and ended with that
+        await importlib.import_module(LOG_MODULE).GLOBAL_LOGGING_WORKER.stop()
