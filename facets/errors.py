@@ -54,7 +54,9 @@ class EvaluatorUnavailable(TransientError):
     """The evaluator cannot be reached or is overloaded.
 
     `reason` is `timeout`, `rate_limited` or `unavailable`; `retry_after_s` is the provider's own wish, if it has one;
-    `spent` is what the call used up nevertheless, None where it was refused before anything was.
+    `spent` is what the call used up nevertheless, None where it was refused before anything was. `counted` False says
+    that nobody is to blame, neither the document nor the evaluator: the call found out how to ask the next one. Who
+    raises that must do so a bounded number of times in a process.
     """
 
     def __init__(
@@ -64,11 +66,13 @@ class EvaluatorUnavailable(TransientError):
         reason: str = "unavailable",
         retry_after_s: float | None = None,
         spent: Spent | None = None,
+        counted: bool = True,
     ) -> None:
         super().__init__(message)
         self.reason = reason
         self.retry_after_s = retry_after_s
         self.spent = spent
+        self.counted = counted
 
 
 class EvaluatorMisconfigured(TransientError):
