@@ -5,6 +5,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+import freezing
+
 SCRIPTS = Path(__file__).resolve().parents[2] / "deploy" / "kafka"
 # `start` gives the node 120 s, after fetching the jars once a machine.
 START_LIMIT_S = 300
@@ -61,7 +63,7 @@ class Broker:
 
     def pause(self) -> None:
         """Let the node hang (SIGSTOP): connections stay open and nothing is answered until `resume`."""
-        self._send(signal.SIGSTOP)
+        freezing.freeze(self.pid)
 
     def resume(self) -> None:
         """Let a paused node go on."""

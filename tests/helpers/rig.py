@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import cutting_proxy
+import freezing
 import kafka_broker
 import postgres_server
 import runtimes
@@ -92,7 +93,7 @@ class Rig:
 
     def freeze(self, name: str) -> None:
         """SIGSTOP."""
-        self.workers[name].send_signal(signal.SIGSTOP)
+        freezing.freeze(self.workers[name].pid)
 
     def thaw(self, name: str) -> None:
         """SIGCONT."""
