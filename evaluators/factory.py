@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from evaluators import embedded, recorded, validation
+from evaluators import decisions, embedded, recorded, validation
 from evaluators.contract import Evaluator, Identity
 from facets.errors import InvalidDefinition, nearest
 
-KINDS_LATER = ("chat", "decisions")
+KINDS_LATER = ("chat",)
 TEMPERATURE_MIN, TEMPERATURE_MAX = 0.001, 10.0
 """Cosines differ by hundredths: below, every answer is certain to the last digit; above, all options are equal."""
 
@@ -88,6 +88,11 @@ def _recorded(table: Mapping[str, Any], folder: Path, problems: list[str]) -> Ev
     return recorded.Recorded(folder / str(path), confidence_source=source)
 
 
+def _decisions(table: Mapping[str, Any], folder: Path, problems: list[str]) -> Evaluator | None:
+    del folder
+    return decisions.decisions_from_table(table, problems)
+
+
 def _is_temperature(value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
@@ -99,6 +104,7 @@ def _listed(names: Any) -> str:
 
 
 MAKERS: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any], Path, list[str]], Evaluator | None]]] = {
+    decisions.KIND: (decisions.KEYS, _decisions),
     embedded.KIND: (("kind", "model", "temperature", "confidence"), _embedded),
     recorded.KIND: (("kind", "path", "confidence_source"), _recorded),
 }

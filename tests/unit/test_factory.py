@@ -12,6 +12,8 @@ from evaluators import factory
 from evaluators.contract import Evaluator, Identity
 from facets.errors import InvalidDefinition
 
+DECISIONS = {"kind": "decisions", "model": "typesafe/jev-1.14.0"}
+
 
 def make(table: dict[str, Any], folder: Path = Path()) -> Evaluator:
     """Make the evaluator `triage` of a table."""
@@ -57,12 +59,24 @@ def test_a_recording_is_found_beside_the_project_file(tmp_path: Path):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({}, "has no kind; write kind = one of 'embedded', 'recorded'"),
+        ({}, "has no kind; write kind = one of 'decisions', 'embedded', 'recorded'"),
         ({"kind": 3}, "unknown kind 3"),
         ({"kind": ["embedded"]}, "unknown kind ['embedded']"),
         ({"kind": "embeded"}, "unknown kind 'embeded' (did you mean 'embedded'?)"),
         ({"kind": "chat", "model": "openai/x"}, "kind 'chat' needs a later version"),
-        ({"kind": "decisions"}, "kind 'decisions' needs a later version"),
+        ({"kind": "decisions"}, "model is 'provider/model', for example 'typesafe/jev-1.14.0'; there is none"),
+        ({"kind": "decisions", "model": "jev-1.14.0"}, "model is 'provider/model', for example"),
+        ({"kind": "decisions", "model": "typesafe/"}, "model is 'provider/model'"),
+        ({"kind": "decisions", "model": ["typesafe/jev"]}, "model is 'provider/model'"),
+        ({"kind": "decisions", "model": "typesave/jev-1"}, "no decision models (did you mean 'typesafe'?)"),
+        ({"kind": "decisions", "model": "anthropic/claude"}, "models that chat are asked by kind = 'chat'"),
+        ({**DECISIONS, "api_base": "127.0.0.1:80"}, "api_base is the server's address"),
+        ({**DECISIONS, "api_base": "http://u:p@127.0.0.1"}, "without a user"),
+        ({**DECISIONS, "api_base": "http://[::1"}, "api_base is the server's address"),
+        ({**DECISIONS, "api_key_env": "sk-0123"}, "api_key_env is the name of the variable"),
+        ({**DECISIONS, "long_body": "cut"}, "long_body is 'fail' (the default) or 'head_tail', not 'cut'"),
+        ({**DECISIONS, "context_tokens": 10}, "context_tokens is a number from 1000 to 10000000"),
+        ({**DECISIONS, "context_tokens": True}, "context_tokens is a number"),
         ({"kind": "embedded", "temprature": 1}, "unknown key 'temprature' (did you mean 'temperature'?)"),
         ({"kind": "embedded", "model": "gpt"}, "unknown model 'gpt'"),
         ({"kind": "embedded", "model": ["a"]}, "unknown model ['a']"),
@@ -84,6 +98,24 @@ def test_a_mistake_is_named(table: dict[str, Any], message: str, tmp_path: Path)
     assert any(message in problem for problem in refused(table, tmp_path))
 
 
+def test_a_key_in_the_place_of_its_variable_is_not_repeated():
+    """Who writes the key itself into the file does not find it in a message too."""
+    assert not any("sk-0123" in problem for problem in refused({**DECISIONS, "api_key_env": "sk-0123"}))
+
+
+def test_an_address_and_a_key_change_no_fingerprint():
+    """Only what changes answers is in the identity: the model, how long bodies are cut, and the wire's version."""
+    plain = make(DECISIONS).identity
+    elsewhere = make(
+        {**DECISIONS, "api_base": "http://127.0.0.1:1", "api_key_env": "K", "context_tokens": 9000}
+    ).identity
+    cut = make({**DECISIONS, "long_body": "head_tail", "context_tokens": 9000}).identity
+
+    assert elsewhere == plain
+    assert cut.parameters == {"long_body": "head_tail", "context_tokens": 9000}
+    assert make({**DECISIONS, "model": "typesafe/jev-1.13.0"}).identity != plain
+
+
 def test_all_mistakes_are_named_at_once():
     """Who writes a table learns of everything that is wrong with it in one go."""
     problems = refused({"kind": "embedded", "api_base": "x", "model": "y", "temperature": -1, "confidence": "?"})
@@ -102,8 +134,9 @@ def test_making_evaluators_loads_no_model():
     """A command that never asks a model does not pay for the libraries that run one."""
     script = (
         "import sys, pathlib; from evaluators import factory;"
-        "made = factory.evaluator_from_table('e', {'kind': 'embedded'}, folder=pathlib.Path());"
-        "made.limits, made.identity;"
+        "tables = {'kind': 'embedded'}, {'kind': 'decisions', 'model': 'typesafe/jev-1'};"
+        "made = [factory.evaluator_from_table('e', table, folder=pathlib.Path()) for table in tables];"
+        "[(each.limits, each.identity) for each in made];"
         "print({'onnxruntime', 'tokenizers', 'numpy', 'litellm'} & set(sys.modules))"
     )
 

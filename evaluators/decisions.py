@@ -1,0 +1,136 @@
+"""Decision models through litellm: all questions of a collection in one call, answers with distributions.
+
+Jev and its look-alikes, local servers that speak its protocol, and OpenAI's decision models. What they say is kept as
+given: the distribution, the provider's own statistic of confidence under the provider's name, and the id of the model
+that answered.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from evaluators import connections, decision_wire, long_bodies, models
+from evaluators.contract import Evaluated, Identity, Limits
+from evaluators.models import Connection
+from facets.errors import EvaluationFailed, EvaluatorMisconfigured, Spent, nearest
+from facets.questions import Question
+
+KIND = "decisions"
+EXAMPLE = "typesafe/jev-1.14.0"
+KEYS = ("kind", *connections.KEYS, *long_bodies.KEYS)
+LIMITS = Limits(question_types=frozenset({"choice", "boolean", "score"}), options_max=255, levels_max=10)
+"""Of the protocol (https://docs.typesafe.ai); texts only."""
+
+CONTEXT_TOKENS = 32_768
+"""What Jev takes of a body and its longest question; other models' tables say what they take."""
+
+ROOM_MIN = 100
+"""Tokens that must be left for a body; questions that leave less are too long for the model."""
+
+HOSTED = (
+    "azure",
+    "azure_ai",
+    "cloudflare",
+    "databricks",
+    "empiriolabs",
+    "eu_jev",
+    "fireworks_ai",
+    "nace",
+    "openai",
+    "openrouter",
+    "parallel_ai",
+    "perplexity",
+    "strands_decider",
+    "typesafe",
+)
+LOCAL = ("bespoke", "hosted_vllm", "laya", "lm_studio", "ollama", "ollama_chat")
+PROVIDERS = frozenset(HOSTED + LOCAL)
+"""Those whose decision protocol litellm speaks, checked here because litellm is not loaded for a definition."""
+
+
+class Decisions:
+    """Ask one decision model.
+
+    Args:
+        connection: The model, and where and as whom it is asked.
+        long_body: `fail` or `head_tail`, for bodies beyond the context.
+        context_tokens: What the model takes of questions and body; None is Jev's.
+    """
+
+    def __init__(
+        self, connection: Connection, *, long_body: str = long_bodies.FAIL, context_tokens: int | None = None
+    ) -> None:
+        self._connection = connection
+        self._long_body = long_body
+        self._context_tokens = context_tokens or CONTEXT_TOKENS
+        self._provider = connection.model.partition("/")[0]
+        self._form = decision_wire.form_of(self._provider)
+
+    @property
+    def kind(self) -> str:
+        """The kind's name."""
+        return KIND
+
+    @property
+    def identity(self) -> Identity:
+        """The model, how long bodies are cut, and the version of what is sent."""
+        parameters: dict[str, Any] = {"long_body": self._long_body}
+        if self._long_body == long_bodies.HEAD_TAIL:
+            parameters["context_tokens"] = self._context_tokens
+        return Identity(KIND, self._connection.model, parameters, decision_wire.WIRE_VERSION)
+
+    @property
+    def limits(self) -> Limits:
+        """All kinds of question."""
+        return LIMITS
+
+    async def evaluate(self, body: str, questions: Mapping[str, Question], *, key: str, deadline_s: float) -> Evaluated:
+        """Answer all `questions` about `body`, in one provider call.
+
+        Raises:
+            EvaluatorUnavailable: try again later.
+            EvaluatorMisconfigured: key, account, model or address; or a provider that gives no confidence.
+            EvaluationFailed: the body is too long, filtered or refused, or the answers are not whole.
+        """
+        del key
+        fitted = long_bodies.fit(body, tokens_max=self._room(questions), policy=self._long_body)
+        response = await models.call(
+            self._form.function,
+            self._connection,
+            deadline_s=deadline_s,
+            **self._form.arguments(fitted.text, questions),
+        )
+        model = getattr(response, "model", None) or self._connection.model
+        spent = Spent(model, models.usage_of(response), models.cost_of(response, self._connection))
+        try:
+            read = self._form.read(response, questions, self._provider)
+        except EvaluationFailed as error:
+            error.spent = spent  # the call was made, and is paid for
+            raise
+        return Evaluated(read.answers, model, read.source(), spent.usage, spent.cost_usd, fitted.notes)
+
+    async def close(self) -> None:
+        """Close the connections; safe to call twice."""
+        await models.close()
+
+    def _room(self, questions: Mapping[str, Question]) -> int:
+        """Return the tokens that the questions leave for a body."""
+        asked = long_bodies.tokens_of(str(self._form.arguments("", questions)["questions"]))
+        room = self._context_tokens - asked
+        if room < ROOM_MIN:
+            mend = "shorten their descriptions, or say by context_tokens what the model takes"
+            of = f"{self._context_tokens} tokens"
+            raise EvaluatorMisconfigured(f"The questions alone take about {asked} of the model's {of}: {mend}.")
+        return room
+
+
+def decisions_from_table(table: Mapping[str, Any], problems: list[str]) -> Decisions | None:
+    """Return the evaluator that a table describes; what is wrong with it goes into `problems`."""
+    connection = connections.connection_from_table(table, problems, example=EXAMPLE)
+    policy, context_tokens = long_bodies.policy_from_table(table, problems)
+    provider = connection.model.partition("/")[0]
+    if not problems and provider not in PROVIDERS:
+        mend = "models that chat are asked by kind = 'chat'"
+        problems.append(f"'{provider}' has no decision models{nearest(provider, PROVIDERS)}; {mend}")
+    if problems:
+        return None
+    return Decisions(connection, long_body=policy, context_tokens=context_tokens)
