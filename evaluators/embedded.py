@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from evaluators import calibration, minilm, similarity, windows
+from evaluators.calibration import Calibration
 from evaluators.contract import Evaluated, Identity, Limits
 from facets.answers import Answer, ChoiceAnswer, ScoreAnswer
 from facets.errors import EvaluationFailed, EvaluatorUnavailable
@@ -31,7 +32,7 @@ CLOSED = "The embedded evaluator is closed."
 VERSION = "1"
 """Raise it with any change of option texts, windows, scoring or rounding: each changes answers."""
 
-LIMITS = Limits(question_types=frozenset({"choice", "score"}), options_max=255, levels_max=10)
+LIMITS = Limits(question_types=frozenset({"choice", "score"}), options_max=255, levels_max=10, is_free=True)
 
 WINDOWS_MAX = 8
 """A window of 256 tokens costs about 0.1 s: a body costs no more than one second, and 1,808 of its tokens are read."""
@@ -69,13 +70,17 @@ class Embedded:
     """Rank options by likeness.
 
     Args:
-        temperature: Of the softmax behind probabilities and confidences; None is the one fitted on Banking77, "off" is
-            none at all: then choices come without probabilities and confidence.
+        temperature: Of the softmax behind probabilities and confidences: a number, or one fitted on labelled texts;
+            None is the one fitted on Banking77, "off" is none at all: then choices come without probabilities and
+            confidence.
         load: Returns the model; called in the evaluator's thread at every evaluation, so it keeps what it loaded.
     """
 
     def __init__(
-        self, *, temperature: float | Literal["off"] | None = None, load: Callable[[], Model] = minilm.shared
+        self,
+        *,
+        temperature: float | Calibration | Literal["off"] | None = None,
+        load: Callable[[], Model] = minilm.shared,
     ) -> None:
         self._load = load
         self._temperature, self._source = _temperature(temperature)
@@ -164,11 +169,7 @@ class Embedded:
         best = max(ranked, key=ranked.__getitem__)
         if isinstance(question, Score):
             return ScoreAnswer(score=float(best))
-        if self._temperature is None:
-            return ChoiceAnswer(choice=best)
-        shares = calibration.softmax(list(ranked.values()), self._temperature)
-        probabilities = {option: round(share, DECIMALS) for option, share in zip(ranked, shares, strict=True)}
-        return ChoiceAnswer(choice=best, probabilities=probabilities, confidence=probabilities[best])
+        return choice_of(ranked, self._temperature)
 
     def _rank(self, read: _Read, question: Choice | Score) -> dict[str, float]:
         candidates = _candidates(question)
@@ -182,6 +183,16 @@ class Embedded:
             (similarity.texts_of(key, description) for _, key, description in candidates),
             lambda text: model.vector(model.tokens(text)[: minilm.TOKENS_MAX]),
         )
+
+
+def choice_of(ranked: Mapping[str, float], temperature: float | None) -> ChoiceAnswer:
+    """Return the answer that options' likenesses make, with probabilities when there is a temperature."""
+    best = max(ranked, key=ranked.__getitem__)
+    if temperature is None:
+        return ChoiceAnswer(choice=best)
+    shares = calibration.softmax(list(ranked.values()), temperature)
+    probabilities = {option: round(share, DECIMALS) for option, share in zip(ranked, shares, strict=True)}
+    return ChoiceAnswer(choice=best, probabilities=probabilities, confidence=probabilities[best])
 
 
 def _candidates(question: Choice | Score) -> tuple[tuple[str, str, str], ...]:
@@ -204,12 +215,12 @@ def _read(model: Model, body: str) -> _Read:
     return _Read([model.vector(piece) for piece in cut.pieces], len(tokens) - cut.dropped, cut.dropped)
 
 
-def _temperature(wish: float | Literal["off"] | None) -> tuple[float | None, str | None]:
+def _temperature(wish: float | Calibration | Literal["off"] | None) -> tuple[float | None, str | None]:
     """Return the temperature in force and what is said about confidences made with it."""
     if wish == OFF:
         return None, None
-    if wish is None:
-        known = calibration.stored()
+    known = calibration.stored() if wish is None else wish
+    if isinstance(known, Calibration):
         fitted = f"fitted on {known.source} (n={known.fitted_on}), ECE {known.ece:.3f} there"
         return known.temperature, f"softmax t={known.temperature:g}, {fitted}"
-    return float(wish), f"softmax t={float(wish):g}, set in the definition"
+    return float(known), f"softmax t={float(known):g}, set in the definition"

@@ -6,13 +6,18 @@ for one. (A recording is read at once, because its content is part of its identi
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from evaluators import decisions, embedded, recorded, validation
+from evaluators import decisions, embedded, recorded, temperatures, validation
 from evaluators.contract import Evaluator, Identity
 from facets.errors import InvalidDefinition, nearest
 
+if TYPE_CHECKING:
+    from evaluators.calibration import Calibration
+
 KINDS_LATER = ("chat",)
+FITTED = "fitted"
+"""What an embedded evaluator's table is given beside its own keys: a `Calibration`, or None."""
 TEMPERATURE_MIN, TEMPERATURE_MAX = 0.001, 10.0
 """Cosines differ by hundredths: below, every answer is certain to the last digit; above, all options are equal."""
 
@@ -38,13 +43,20 @@ def evaluator_from_table(name: str, table: Mapping[str, Any], *, folder: Path) -
         if key not in keys
     ]
     try:
-        made = make(table, folder, problems)
+        made = make(_with_fitted(name, table, folder), folder, problems)
     except InvalidDefinition as error:
         problems.extend(error.problems)
         made = None
     if made is None:
         raise InvalidDefinition([f"evaluator '{name}': {problem}" for problem in problems])
     return made
+
+
+def _with_fitted(name: str, table: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    """Return an embedded evaluator's table with what was fitted for it, which is kept beside the file."""
+    if table["kind"] != embedded.KIND:
+        return table
+    return {**table, FITTED: temperatures.read(folder).get(name)}
 
 
 def fingerprint_identity(identity: Identity) -> dict[str, Any]:
@@ -61,6 +73,7 @@ def fingerprint_identity(identity: Identity) -> dict[str, Any]:
 def _embedded(table: Mapping[str, Any], folder: Path, problems: list[str]) -> Evaluator | None:
     del folder
     model, confidence, temperature = table.get("model"), table.get("confidence", "on"), table.get("temperature")
+    fitted: Calibration | None = table[FITTED]
     if model not in (None, embedded.MODEL):
         problems.append(f"unknown model {model!r:.80}; kind 'embedded' has '{embedded.MODEL}' (or leave it away)")
     if confidence not in ("on", "off"):
@@ -72,9 +85,18 @@ def _embedded(table: Mapping[str, Any], folder: Path, problems: list[str]) -> Ev
         )
     if temperature is not None and confidence == "off":
         problems.append("temperature says how sure a confidence is, but confidence is 'off'; delete one of them")
+    if temperature is not None and fitted is not None:
+        problems.append(f"temperature is set here and was fitted in {temperatures.FILE}; delete it in one of them")
+    if fitted is not None and fitted.model != embedded.MODEL:
+        problems.append(
+            f"the temperature in {temperatures.FILE} was fitted for model '{fitted.model}', which this version does not"
+            " have; fit again with 'facetline evaluate --fit-temperature --write', or delete it there"
+        )
     if problems:
         return None
-    return embedded.Embedded(temperature=embedded.OFF if confidence == "off" else temperature)
+    if confidence == "off":
+        return embedded.Embedded(temperature=embedded.OFF)
+    return embedded.Embedded(temperature=fitted if temperature is None else temperature)
 
 
 def _recorded(table: Mapping[str, Any], folder: Path, problems: list[str]) -> Evaluator | None:

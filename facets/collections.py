@@ -6,7 +6,7 @@ found before anything is raised, and each message names the collection, the ques
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
@@ -14,6 +14,9 @@ from facets import columns, names, patterns, question_sets, state_models, states
 from facets.errors import InvalidDefinition, nearest
 from facets.patterns import Pattern
 from facets.questions import Choice, Question, Score
+
+if TYPE_CHECKING:
+    from facets.definitions import Definition
 
 _COMMON_KEYS = ("pattern", "evaluator", "questions", "scoped", "llm_readable", "state")
 _KEYWORDS = ("name", *_COMMON_KEYS)
@@ -100,7 +103,12 @@ def check_together(collections: Sequence[Collection]) -> list[str]:
 
 
 def check_evaluator(
-    collection: Collection, *, question_types: frozenset[str], options_max: int, levels_max: int, evaluator: str
+    collection: "Collection | Definition",
+    *,
+    question_types: frozenset[str],
+    options_max: int,
+    levels_max: int,
+    evaluator: str,
 ) -> list[str]:
     """Return what the evaluator named so cannot take of the collection's questions."""
     problems = []

@@ -137,7 +137,7 @@ async def ask(call: Call, clock: Callable[[], float] = time.monotonic) -> Verdic
             raise
         return _failed(error)  # something inside the evaluator was cancelled, not this call
     except Exception as error:  # noqa: BLE001 (the outermost step: an evaluator's fault fails its document, not us)
-        return _verdict_on(error, call.assignment.limits.call_s)
+        return verdict_on(error, call.assignment.limits.call_s)
 
 
 async def _evaluate(call: Call) -> Answer:
@@ -151,7 +151,8 @@ async def _evaluate(call: Call) -> Answer:
     return Answer(answers.facet_values(questions, evaluated.answers), evaluated)
 
 
-def _verdict_on(error: Exception, call_s: float) -> Verdict:
+def verdict_on(error: Exception, call_s: float) -> Verdict:
+    """Return what an evaluator's error says about the call, whose limit was `call_s`."""
     match error:
         case TimeoutError():
             return Trouble(DocumentReason.TIMEOUT, f"no answer within {call_s:g} s")

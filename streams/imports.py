@@ -62,14 +62,15 @@ def guess_format(name: str) -> Format:
 
 def read_ndjson(file: BinaryIO) -> Iterator[Row | Refusal]:
     """Read `{"key" or "uri", "body", "state"}` lines; blank lines are passed."""
-    for number, line in _lines(file):
+    for number, line in lines(file):
         if isinstance(line, Refusal):
             yield line
         elif line.strip():
             yield _ndjson_row(number, line)
 
 
-def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes | Refusal]]:
+def lines(file: BinaryIO) -> Iterator[tuple[int, bytes | Refusal]]:
+    """Return the lines of a file with their numbers; one that is too long is a refusal."""
     number = 0
     while line := file.readline(LINE_BYTES_MAX):
         number += 1
@@ -122,17 +123,29 @@ def read_csv(file: BinaryIO, columns: Columns) -> Iterator[Row | Refusal]:
     Raises:
         InvalidFile: a column that was named is missing, or one is neither body, key, state nor ignored.
     """
+    records = csv_records(file)
+    first = next(records, None)
+    if first is None:
+        return
+    header = header_of(first)
+    _check_header(header, columns)
+    row = 0
+    for line, values in records:
+        if isinstance(values, Refusal):
+            yield values
+            continue
+        row += 1
+        yield _csv_row(line, row, dict(zip(header, values, strict=False)), len(values) - len(header), columns)
+
+
+def csv_records(file: BinaryIO) -> Iterator[tuple[int, list[str] | Refusal]]:
+    """Return the records of a CSV file, the header too, with the numbers of their first lines; empty ones are left out.
+
+    What is not UTF-8 comes as lone surrogates.
+    """
     csv.field_size_limit(2 * BODY_BYTES_MAX)
     text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="")
     reader = csv.reader(_BoundedLines(text), strict=True)
-    try:
-        header = next(reader, None)
-    except csv.Error as error:
-        raise InvalidFile(f"the header line is not CSV: {error}") from error
-    if header is None:
-        return
-    _check_header(header, columns)
-    row = 0
     while True:
         line = reader.line_num + 1
         try:
@@ -140,11 +153,25 @@ def read_csv(file: BinaryIO, columns: Columns) -> Iterator[Row | Refusal]:
         except StopIteration:
             return
         except csv.Error as error:
-            yield Refusal(line, f"not_csv: {error}")
+            yield line, Refusal(line, f"not_csv: {error}")
             continue
         if values:
-            row += 1
-            yield _csv_row(line, row, dict(zip(header, values, strict=False)), len(values) - len(header), columns)
+            yield line, values
+
+
+def header_of(first: tuple[int, list[str] | Refusal]) -> list[str]:
+    """Return the first record as the names of the columns.
+
+    Raises:
+        InvalidFile: it is not CSV, or names a column twice.
+    """
+    _, names = first
+    if isinstance(names, Refusal):
+        raise InvalidFile(f"the header line is not CSV: {names.reason.removeprefix('not_csv: ')}")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidFile(f"column {twice[0]!r} stands twice in the file; name each column once")
+    return names
 
 
 class _BoundedLines:
@@ -174,9 +201,6 @@ def _check_header(header: list[str], columns: Columns) -> None:
             raise InvalidFile(f"the file has no column {wanted!r}{guess}; it has {', '.join(header)}", allowed=header)
     for name in sorted(columns.ignore - set(header)):
         raise InvalidFile(f"the file has no column {name!r} to ignore; it has {', '.join(header)}", allowed=header)
-    twice = sorted({name for name in header if header.count(name) > 1})
-    if twice:
-        raise InvalidFile(f"column {twice[0]!r} stands twice in the file; name each column once")
     taken = {columns.body, columns.key, *columns.ignore, *columns.state}
     for name in header:
         if name not in taken:

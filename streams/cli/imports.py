@@ -63,8 +63,8 @@ def import_(  # a command's parameters are its options
             types = states.column_types(definition.state_schema)
             columns = imports.Columns(body_column, key_column, ignored, types)
             job = _Import(pipeline, definition, scope)
-            with _opened(file) as opened:
-                rows = imports.read_csv(opened, columns) if kind == "csv" else imports.read_ndjson(opened)
+            with opened(file) as lines:
+                rows = imports.read_csv(lines, columns) if kind == "csv" else imports.read_ndjson(lines)
                 await job.write(rows)
             await job.wait(wait)
         job.show(json_=json_)
@@ -249,7 +249,8 @@ async def _chunks(rows: "Iterator[Row | Refusal]") -> "AsyncIterator[list[Row | 
         yield chunk
 
 
-def _opened(file: str) -> BinaryIO:
+def opened(file: str) -> BinaryIO:
+    """Open a file to read, or standard input for '-'."""
     if file == "-":
         return sys.stdin.buffer
     try:

@@ -1,10 +1,8 @@
 """The pure parts of the embedded evaluator: windows, option texts, similarities, calibration, fit."""
 
 import itertools
-import json
 import math
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluators import calibration, fit, similarity, windows
+from evaluators.fit import Fit, Likened
 from facets import questions
 
 
@@ -122,69 +121,47 @@ def test_the_shipped_calibration_is_whole():
     assert sum(each.answers for each in known.reliability) == known.measured_on
     assert calibration.expected_error(known.reliability) == pytest.approx(known.ece, abs=1e-4)
     assert known.ece < 0.03
-    assert known.command.startswith("python -m evaluators.fit")
+    assert known.command.startswith("facetline evaluate")
 
 
-PROJECT = """
-[collections.tickets.questions.topic]
-type = "choice"
-ask = "?"
-options = { billing = "A charge, an invoice, a refund", outage = "Something is down, slow, shows an error" }
-
-[collections.tickets.questions.bad]
-type = "boolean"
-ask = "?"
-"""
+TOPIC = questions.choice(ask="?", options={"a": "A", "b": "B"})
 
 
-def labelled(folder: Path, *rows: str) -> list[str]:
-    """Write a project and labelled rows; return the arguments that fit them."""
-    (folder / "facetline.toml").write_text(PROJECT)
-    (folder / "rows.csv").write_text("\n".join(["text,category", *rows]) + "\n")
-    (folder / "groups.json").write_text(json.dumps({"billing": ["invoice", "refund"], "outage": ["down"]}))
-    return [str(folder / "rows.csv"), "--config", str(folder / "facetline.toml"), "--collection", "tickets"]
+def likened(near_a: float, near_b: float, label: str) -> list[Likened]:
+    """A text with one label."""
+    return [Likened("topic", {"b": near_b, "a": near_a}, label)]
 
 
-def test_fit_reports_and_stores(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """The command prints the figures and the line for facetline.toml, and stores the calibration when told to."""
-    rows = ["You charged me twice,refund", "Send the invoice,invoice", "It is down,down", "The site is slow,down"]
-    wish = [*labelled(tmp_path, *rows), "--question", "topic", "--groups", str(tmp_path / "groups.json")]
-
-    assert fit.main([*wish, "--write", str(tmp_path / "c.json")]) == 0
-    out = capsys.readouterr().out
-    stored = calibration.Calibration.model_validate_json((tmp_path / "c.json").read_text())
-    assert (stored.fitted_on, stored.measured_on, stored.source, stored.accuracy) == (2, 2, "rows", 1.0)
-    assert f"temperature = {stored.temperature:g}\n" in out
-    assert "| billing | 1 | 1.000 | 1.000 |" in out
+def fitted(*texts: list[Likened]) -> Fit:
+    """A fit of the one question."""
+    return fit.fit(texts, {"topic": TOPIC}, source="some", date="2026-01-02", command="facetline evaluate")
 
 
-@pytest.mark.parametrize(
-    ("changed", "rows", "message"),
-    [
-        ({"--question": "urgent"}, ["a,billing", "b,outage"], "has no collections.tickets.questions.urgent"),
-        ({"--question": "bad"}, ["a,billing", "b,outage"], "no choice"),
-        ({"--question": "topic", "--label-column": "lable"}, ["a,billing"], "has no column 'lable'"),
-        ({"--question": "topic"}, ["a,billing"], "has 1 rows"),
-        ({"--question": "topic"}, ["a,billing", "b,typo"], "the label 'typo' belongs to no option"),
-        ({"--question": "topic", "--config": "/no/such.toml"}, ["a,billing"], "No such file"),
-    ],
-)
-def test_fit_says_what_is_wrong(
-    changed: dict[str, str], rows: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    """A wrong question, column, label or file ends with exit code 2 and one line that names it."""
-    wish = [*labelled(tmp_path, *rows), *(part for pair in changed.items() for part in pair)]
+def test_a_fit_measures_what_it_was_not_fitted_on():
+    """Every other text is fitted on; the figures are of the others, right or wrong."""
+    found = fitted(
+        likened(0.9, 0.1, "a"),
+        likened(0.1, 0.9, "a"),
+        likened(0.2, 0.8, "b"),
+        likened(0.9, 0.1, "a"),
+        likened(0, 1, "b"),
+    )
 
-    assert fit.main(wish) == 2
-    assert message in capsys.readouterr().err
+    known = found.calibration
+    assert (known.fitted_on, known.measured_on, known.accuracy) == (3, 2, 0.5)
+    assert found.measured["topic"].confusion == {"a": {"a": 1, "b": 1}}
+    assert (known.source, known.options, known.date) == ("some", 2, "2026-01-02")
 
 
-def test_groups_are_checked():
-    """Groups may name only options, and a label once."""
-    topic = questions.choice(ask="?", options={"a": "", "b": ""})
+def test_texts_that_are_hard_to_tell_make_a_softer_temperature():
+    """Where the nearest option is often wrong, confidences must be lower: the temperature is higher."""
+    right = [likened(0.6, 0.5, "a"), likened(0.5, 0.6, "b")] * 10
+    wrong = [likened(0.6, 0.5, "b"), likened(0.5, 0.6, "a")] * 5
 
-    assert fit.option_by_label(topic, {"a": ["x", "y"], "b": ["z"]}) == {"x": "a", "y": "a", "z": "b"}
-    with pytest.raises(ValueError, match="name 'c', which is none"):
-        fit.option_by_label(topic, {"c": ["x"]})
-    with pytest.raises(ValueError, match="label 'x' twice"):
-        fit.option_by_label(topic, {"a": ["x"], "b": ["x"]})
+    assert fitted(*right, *wrong).calibration.temperature > fitted(*right).calibration.temperature
+
+
+def test_a_fit_needs_two_texts():
+    """One to fit on and one to measure on."""
+    with pytest.raises(ValueError, match="takes 2 at least"):
+        fitted(likened(0.9, 0.1, "a"))

@@ -1,0 +1,198 @@
+"""Ask an evaluator about labelled texts, without a store: each different text once, in bounded concurrency.
+
+Nothing is retried: what fails for now is counted and may be asked again by the next run, which takes from the file of
+calls what is known. An evaluator that is not set up, or that fails again and again, is asked no further.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from evaluators import recorded, recordings, validation
+from evaluators.contract import Evaluated, Evaluator
+from evaluators.recordings import Asker, Call, Problem
+from facets import errors
+from facets.definitions import Definition
+from facets.questions import Question
+from streams import calls
+from streams.calls import CallLimits
+from streams.labelled import Labelled
+
+FAILURES_MAX = 5
+"""After so many calls in a row that failed for now (or twice the calls at once) an evaluator is asked no further."""
+
+Record = Callable[[Call], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """An evaluator under its name, with what it is asked."""
+
+    name: str
+    evaluator: Evaluator
+    definition: Definition
+    limits: CallLimits
+
+    @property
+    def questions(self) -> Mapping[str, Question]:
+        """What is asked, all of it in one call."""
+        return self.definition.questions
+
+    @property
+    def asker(self) -> Asker:
+        """Who is asked, for the file of calls."""
+        identity = self.evaluator.identity
+        return Asker(identity.kind, identity.model, self.definition.fingerprint)
+
+    def key(self, row: Labelled) -> str:
+        """Return what the call about a row is known by. A recording may answer by the document's key, too."""
+        found = recordings.key_of(self.evaluator.identity, self.questions, row.body)
+        return f"{found} {row.key}" if self.evaluator.kind == recorded.KIND else found
+
+
+@dataclass(slots=True)
+class Run:
+    """What is known of one evaluator: calls that ended by their keys, and why it was asked no further, if so.
+
+    `made` calls were made now, `failed_usd` is what the failed ones among them are known to have cost. `missed` counts
+    calls that failed for now by their reasons.
+    """
+
+    subject: Subject
+    rows: Sequence[Labelled]
+    keys: Sequence[str]
+    failures_max: int = FAILURES_MAX
+    known: dict[str, Call] = field(default_factory=dict)
+    made: int = 0
+    failed_usd: float | None = None
+    missed: dict[str, int] = field(default_factory=dict)
+    stopped: str | None = None
+    _in_a_row: int = 0
+
+    @property
+    def waiting(self) -> list[Labelled]:
+        """One row for each call that is not known yet, in order."""
+        first = dict(zip(reversed(self.keys), reversed(self.rows), strict=True))
+        return [first[key] for key in dict.fromkeys(self.keys) if key not in self.known]
+
+    def call(self, index: int) -> Call | None:
+        """Return the call about a row, None when there was none that ended."""
+        return self.known.get(self.keys[index])
+
+    def take(self, call: Call, verdict: Evaluated | Exception) -> Call | None:
+        """Count what a call came to; return it as it is to be kept, None when it failed for now."""
+        self.made += 1
+        if isinstance(verdict, Evaluated):
+            self._in_a_row = 0
+            self.known[call.key] = replace(call, evaluated=verdict)
+            return self.known[call.key]
+        spent = getattr(verdict, "spent", None)
+        if spent is not None and spent.cost_usd is not None:
+            self.failed_usd = (self.failed_usd or 0.0) + spent.cost_usd
+        found = calls.verdict_on(verdict, self.subject.limits.call_s)
+        if isinstance(found, calls.Failure):
+            self._in_a_row = 0
+            self.known[call.key] = replace(call, error=Problem(found.reason, found.message))
+            return self.known[call.key]
+        if isinstance(found, calls.Trouble):
+            self._miss(found)
+        return None
+
+    def _miss(self, trouble: calls.Trouble) -> None:
+        self.missed[trouble.reason] = self.missed.get(trouble.reason, 0) + 1
+        self._in_a_row += 1
+        if trouble.misconfigured:
+            self.stopped = trouble.message
+        elif self._in_a_row >= self.failures_max:
+            self.stopped = f"{self._in_a_row} calls in a row failed, the last with {trouble.reason}: {trouble.message}"
+
+
+def begun(subject: Subject, rows: Sequence[Labelled], written: Mapping[str, Call]) -> Run:
+    """Return a run that knows what is known: recorded answers that still are valid, and recorded failures."""
+    run = Run(subject, rows, [subject.key(row) for row in rows])
+    for key in dict.fromkeys(run.keys):
+        call = written.get(key)
+        if call is not None and (call.evaluated is None or _is_valid(subject, call.evaluated)):
+            run.known[key] = call
+    return run
+
+
+async def ask(run: Run, *, concurrency: int, record: Record | None, progress: Callable[[int], None]) -> None:
+    """Make the calls that are not known. When this is cancelled, `run` holds what has ended.
+
+    Raises:
+        OSError: a call could not be recorded; no further one is made.
+    """
+    waiting = iter(run.waiting)
+    pace = _Pace(run.subject.limits.requests_per_minute)
+    run.failures_max = max(FAILURES_MAX, 2 * concurrency)  # calls that were on their way tell nothing new
+    try:
+        async with asyncio.TaskGroup() as group:
+            for number in range(concurrency):
+                group.create_task(_work(run, waiting, pace, record, progress), name=f"evaluating-{number}")
+    except ExceptionGroup as several:
+        raise several.exceptions[0] from None  # all workers meet the same full disk
+
+
+async def _work(
+    run: Run, waiting: Iterator[Labelled], pace: "_Pace", record: Record | None, progress: Callable[[int], None]
+) -> None:
+    for row in waiting:
+        await pace.wait()
+        if run.stopped is not None:
+            return
+        key = run.subject.key(row)
+        started_s = time.monotonic()
+        verdict = await _verdict(run.subject, row)
+        took_ms = (time.monotonic() - started_s) * 1000
+        ended = run.take(Call(key, row.body, run.subject.asker, took_ms), verdict)
+        if ended is not None and record is not None and run.subject.evaluator.kind != recorded.KIND:
+            record(ended)
+        progress(run.made)
+
+
+async def _verdict(subject: Subject, row: Labelled) -> Evaluated | Exception:
+    """Make one call within its wall-clock limit."""
+    call_s = subject.limits.call_s
+    found = None
+    try:
+        async with asyncio.timeout(call_s):
+            found = await subject.evaluator.evaluate(row.body, subject.questions, key=row.key, deadline_s=call_s)
+        validation.check_evaluated(subject.questions, found)
+    except errors.InvalidAnswer as error:
+        error.spent = error.spent or _spent(found)
+        return error
+    except Exception as error:  # noqa: BLE001 (the outermost step: an evaluator's fault fails its text, not the run)
+        return error
+    return found
+
+
+def _spent(found: Evaluated | None) -> errors.Spent | None:
+    """Return what an answer cost that does not fit: it was paid for all the same."""
+    return None if found is None else errors.Spent(found.model, found.usage, found.cost_usd)
+
+
+def _is_valid(subject: Subject, evaluated: Evaluated) -> bool:
+    try:
+        validation.check_evaluated(subject.questions, evaluated)
+    except errors.InvalidAnswer:
+        return False
+    return True
+
+
+class _Pace:
+    """Lets calls start no oftener than an evaluator's requests a minute, evenly."""
+
+    def __init__(self, requests_per_minute: int | None) -> None:
+        self._every_s = 60.0 / requests_per_minute if requests_per_minute else 0.0
+        self._next_s = time.monotonic()
+
+    async def wait(self) -> None:
+        """Wait for this call's turn."""
+        if not self._every_s:
+            return
+        now_s = time.monotonic()
+        turn_s = max(self._next_s, now_s)
+        self._next_s = turn_s + self._every_s
+        await asyncio.sleep(turn_s - now_s)
