@@ -56,7 +56,7 @@ class _Refused(Exception):
     """The line cannot be taken; the message says why."""
 
 
-def encode(recorded: Recorded) -> bytes:
+def encode(recorded: Recorded) -> str:
     """Return the record's line, with its end."""
     raw = recorded.raw
     told: dict[str, Any] = {
@@ -77,7 +77,7 @@ def encode(recorded: Recorded) -> bytes:
     for name, part in (("key", raw.key), ("payload", raw.value)):
         if _is_odd(part):
             told[f"{name}_base64"] = _base64(part or b"")
-    return (_encode(told) + "\n").encode()
+    return _encode(told) + "\n"
 
 
 def _shown(part: bytes | None) -> str | None:

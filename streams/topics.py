@@ -124,6 +124,16 @@ async def check_topics(settings: KafkaSettings, store: Store, *, wait_s: float =
     return there
 
 
+async def partition_counts(settings: KafkaSettings, names: Sequence[str], *, wait_s: float = WAIT_S) -> dict[str, int]:
+    """Return the partition count of each topic that is there.
+
+    Raises:
+        BrokerUnavailable: no broker answered within `wait_s`.
+    """
+    async with _admin(settings, wait_s) as admin:
+        return await _partitions(admin, names)
+
+
 def _problems(report: TopicReport) -> list[str]:
     if report.partitions == 0:
         return [f"topic {report.name} does not exist; run: facetline topics create"]

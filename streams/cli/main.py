@@ -25,6 +25,8 @@ app.command("evaluate", short_help="Measure an evaluator on labelled texts: righ
 app.command("worker", short_help="With Kafka: apply, answer and publish until stopped.")(kafka.worker)
 app.add_typer(kafka.topics_app, name="topics")
 app.add_typer(kafka.letters_app, name="dlq", short_help="Events that could not be applied: list, show, send again.")
+app.command("record", short_help="With Kafka: print a topic's records, for replay.")(replay.record)
+app.command("replay", short_help="Send recorded events again, into either runtime.")(replay.replay)
 app.add_typer(
     project.collections_app, name="collections", short_help="Check the file's collections, or make them active."
 )

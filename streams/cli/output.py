@@ -25,6 +25,11 @@ def text(line: str = "") -> None:
     _print(line)
 
 
+def lines(text: str) -> None:
+    """Print whole lines at once, their ends included."""
+    _print(text.removesuffix("\n"))
+
+
 def _print(line: str) -> None:
     try:
         print(line, flush=True)  # noqa: T201

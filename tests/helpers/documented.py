@@ -20,6 +20,19 @@ ANSWERS = {
     "urgent": {"type": "boolean", "probability": 0.83},
     "severity": {"type": "score", "score": 1.4, "confidence": 0.7},
 }
+EVENTS = [
+    {
+        "topic": "facetline.documents.v1",
+        "partition": 0,
+        "offset": offset,
+        "tstype": "logappend",
+        "ts": 1_764_500_000_000 + 700 * offset,
+        "headers": ["ce_id", f"event-{offset}", "ce_source", "shop"],
+        "key": f"tickets/t{offset % 2 + 1}",
+        "payload": json.dumps({"body": f"Charged again, {offset}"}),
+    }
+    for offset in range(4)
+]
 KEYS = tuple(f"t{number}" for number in range(1, 13))
 
 
@@ -105,3 +118,4 @@ def files(folder: Path) -> None:
         "id,text,title,priority,source\nt9,I cannot sign in,Login,2,mail\nt11,Where is my parcel?,Parcel,,phone\n",
         encoding="utf-8",
     )
+    (folder / "events.ndjson").write_text("".join(json.dumps(event) + "\n" for event in EVENTS), encoding="utf-8")

@@ -49,8 +49,8 @@ def test_any_record_survives_its_line(raw: Raw, incarnation: int | None, kind: i
     recorded = Recorded("a.b", 2, 5, raw, incarnation, kind if raw.timestamp_ms is not None else None)
     line = event_files.encode(recorded)
 
-    assert line.count(b"\n") == 1
-    assert read(line) == [Line(1, recorded)]
+    assert line.count("\n") == 1
+    assert read(line.encode()) == [Line(1, recorded)]
 
 
 def test_a_line_is_what_kcat_prints():
@@ -59,8 +59,8 @@ def test_a_line_is_what_kcat_prints():
     line = event_files.encode(Recorded("t", 3, 17, raw, None, 1))
 
     assert line == (
-        b'{"topic":"t","partition":3,"offset":17,"tstype":"logappend","ts":1764500000000,'
-        b'"headers":["ce_id","4711"],"key":"tickets/t1","payload":"1"}\n'
+        '{"topic":"t","partition":3,"offset":17,"tstype":"logappend","ts":1764500000000,'
+        '"headers":["ce_id","4711"],"key":"tickets/t1","payload":"1"}\n'
     )
 
 
