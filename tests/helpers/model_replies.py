@@ -196,7 +196,7 @@ def _systemone_answer(question: Mapping[str, Any], state: str) -> dict[str, Any]
             "confidence": CONFIDENCE,
         }
     levels = question["criteria"]
-    shares = _shares([str(index) for index in range(len(levels))], state)
+    shares = _by_index(levels, state)
     return {
         "type": "score",
         "score": round(sum(int(index) * share for index, share in shares.items()), 2),
@@ -224,7 +224,7 @@ def _openai_answer(question: Mapping[str, Any], state: str) -> dict[str, Any]:
         chosen = max(shares, key=shares.__getitem__)
         return {**answer, "choice": chosen, "probabilities": listed, "confidence": CONFIDENCE}
     levels = [level["label"] for level in question["levels"]]
-    shares = _shares([str(index) for index in range(len(levels))], state)
+    shares = _by_index(levels, state)
     listed = [
         {"value": int(index), "label": levels[int(index)], "probability": share} for index, share in shares.items()
     ]
@@ -239,6 +239,10 @@ def _shares(names: list[str], state: str) -> dict[str, float]:
     shares = dict.fromkeys(names, rest)
     shares[chosen] = round(1 - rest * (len(names) - 1), 2)
     return shares
+
+
+def _by_index(levels: list[str], state: str) -> dict[str, float]:
+    return {str(index): share for index, share in enumerate(_shares(levels, state).values())}
 
 
 def chat(asked: Asked, content: str | Callable[[Asked], str] | None, choice: Mapping[str, Any]) -> dict[str, Any]:
