@@ -11,6 +11,7 @@ import importlib
 import logging
 import math
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -36,6 +37,9 @@ SETTINGS = {
 }
 LOG_MODULE = "litellm.litellm_core_utils.logging_worker"
 """Has a task that lives as long as its loop, for callbacks that we have none of."""
+
+NOISE = (r"Item '\w+' on TypedDict class", r"Pydantic serializer warnings")
+"""Beginnings of warnings about litellm's own types, which nobody here can do anything about."""
 
 SILENT = logging.CRITICAL + 1
 
@@ -75,6 +79,8 @@ def _library() -> _Library:
     litellm = importlib.import_module("litellm")
     for name, value in SETTINGS.items():
         setattr(litellm, name, value)
+    for words in NOISE:
+        warnings.filterwarnings("ignore", words, UserWarning)
     for name in LOGGERS:
         logging.getLogger(name).setLevel(SILENT)  # they print requests, and every error is raised anyway
     return _Library(litellm)
