@@ -153,6 +153,8 @@ def shown_default(field: FieldInfo) -> str:
 MEANINGS = {
     "concurrency": "calls at once; 64 for `recorded`",
     "requests_per_minute": "calls started in a minute; without it no limit",
+    "tokens_per_minute": "tokens in a minute, in and out; estimated before a call, corrected after it; default none",
+    "max_usd_per_day": "dollars that all calls of a UTC day may cost, over all workers; without it no limit",
     "call_s": "seconds that one call may take; a claim is leased for this and `lease_margin_s` more",
     "lease_margin_s": "seconds to begin a call after its claim, and to store its answer",
     "tries_max": "tries of one document; after that it is `failed`",

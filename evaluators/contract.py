@@ -24,12 +24,16 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the evaluator can take. `body_bytes_max` None: it deals with any body itself."""
+    """What the evaluator can take. `body_bytes_max` None: it deals with any body itself.
+
+    `is_free`: its calls cost nobody anything, whatever an answer says (a model of this machine, a recording).
+    """
 
     question_types: frozenset[str]
     options_max: int
     levels_max: int
     body_bytes_max: int | None = None
+    is_free: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ FILE_BYTES_MAX = 512 * 1024 * 1024
 """The file is held in memory: some 500,000 answers about short texts."""
 
 LINE_KEYS = ("answers", "body", "confidence_source", "key")
-LIMITS = Limits(question_types=frozenset({"choice", "boolean", "score"}), options_max=255, levels_max=10)
+LIMITS = Limits(question_types=frozenset({"choice", "boolean", "score"}), options_max=255, levels_max=10, is_free=True)
 
 
 class _Damaged(ValueError):

@@ -36,6 +36,11 @@ class Allowance:
         """Whether the limit is reached."""
         return self.spent_usd >= self.limit_usd
 
+    @property
+    def is_blind(self) -> bool:
+        """Whether the limit cannot hold, because calls were made today and none told its cost."""
+        return self.unpriced_calls > 0 and self.spent_usd <= 0
+
 
 def allowance(
     tx: engine.Tx,

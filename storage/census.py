@@ -6,7 +6,7 @@ million half a second on PostgreSQL, three on SQLite). All of them run under a l
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
@@ -20,6 +20,7 @@ from storage import (
     feed,
     positions,
     publications,
+    spend,
     tables,
     tallies,
 )
@@ -50,7 +51,8 @@ class Glance:
 
     `fingerprints` are the active ones by collection, `oldest_ms` when the longest pending document of a collection was
     cleared. `next_offsets` are the positions of record by partition. `published` is how far the feed, which ends at
-    `feed_end`, has been sent; None before the first time.
+    `feed_end`, has been sent; None before the first time. `spent` is what all calls used up by (collection, evaluator),
+    `spent_today` what those of this UTC day did by evaluator.
     """
 
     store_id: str
@@ -63,6 +65,8 @@ class Glance:
     published: int | None
     set_aside: int
     jobs: Mapping[str, int]
+    spent: Mapping[tuple[str, str], spend.Spent] = field(default_factory=dict)
+    spent_today: Mapping[str, spend.Spent] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,8 @@ def glance(tx: engine.Tx, documents_topic: str, facets_topic: str) -> Glance:
             published=publications.known_position(tx, facets_topic),
             set_aside=_count(tx, _ASIDE.c.topic == facets_topic, _ASIDE),
             jobs=_jobs(tx),
+            spent=spend.by_collection(tx),
+            spent_today=spend.today_by_evaluator(tx),
         )
 
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
 
-from facets.documents import Document, Status
+from facets.documents import Document, Evaluation, Status
 from storage import batches, engine, folding, rows, serial, tables
 from storage.events import Position
 
@@ -19,12 +20,15 @@ _BODIES = tables.BodyRow.__table__  # type: ignore[attr-defined]
 # Of a document, what folding reads and writes: the fields of `folding.Standing` in their order.
 _STANDING = (
     *("uri", "collection", "scope", "key", "version", "revision", "indexed_as", "status", "body_hash", "state"),
-    *("event_source", "event_id", "traceparent", "log_topic", "log_incarnation", "log_partition", "log_offset"),
+    *("event_source", "event_id", "traceparent", "fingerprint"),
+    *("log_topic", "log_incarnation", "log_partition", "log_offset"),
 )
 _WRITTEN = (*_STANDING, "written_ms", "cleared_ms", "due_ms")
+# What answers that come with a body are, beside their fingerprint.
+_ANSWER = ("facets", "evaluation", "classified_ms")
 # What a clearing leaves of the answers and of the place in the queue.
 _CLEARED = {
-    **dict.fromkeys(("reason", "reason_message", "facets", "evaluation", "fingerprint", "classified_ms"), "NULL"),
+    **dict.fromkeys(("reason", "reason_message", *_ANSWER), "NULL"),
     **dict.fromkeys(("feed_seq", "owner", "lease_until_ms", "claimed_ms", "claimed_fingerprint"), "NULL"),
     **dict.fromkeys(("lane", "attempt", "calls_made", "retries", "crashes", "tries", "retry_wait_ms"), "0"),
     "memo_after_ms": "NULL",
@@ -34,6 +38,14 @@ _STAMPED = (
     *("collection", "scope", "key", "version", "state", "event_source", "event_id", "traceparent"),
     *("log_topic", "log_incarnation", "log_partition", "log_offset"),
 )
+
+
+def cached(dialect: engine.Dialect) -> sa.ColumnElement[bool]:
+    """Return the condition that a document's answer came from memory."""
+    text = _DOCUMENTS.c.evaluation
+    if dialect == "sqlite":
+        return sa.func.json_extract(text, "$.cached") == 1
+    return sa.cast(text, postgresql.JSON)["cached"].as_string() == "true"
 
 
 def get(tx: engine.Tx, uri: str) -> Document | None:
@@ -97,10 +109,13 @@ def store(tx: engine.Tx, changes: Sequence[folding.Change]) -> None:
 def _store_rows(tx: engine.Tx, changes: Sequence[folding.Change]) -> None:
     statements = _statements()
     known = [change for change in changes if change.before is not None]
-    statements.cleared.run(tx, [_row(tx, change) for change in known if change.cleared])
+    statements.cleared.run(tx, [_row(tx, change) for change in known if change.cleared and change.answered is None])
     statements.touched.run(tx, [_row(tx, change) for change in known if not change.cleared])
+    statements.answered.run(tx, [_answered_row(tx, change) for change in known if change.answered is not None])
     # Plainly: a uri that another transaction has just made must be read anew, never overwritten.
-    statements.new.run(tx, [_row(tx, change) for change in changes if change.before is None])
+    fresh = [change for change in changes if change.before is None]
+    statements.new.run(tx, [_row(tx, change) for change in fresh if change.answered is None])
+    statements.new_answered.run(tx, [_answered_row(tx, change) for change in fresh if change.answered is not None])
 
 
 def _store_bodies(tx: engine.Tx, cleared: Sequence[folding.Change]) -> None:
@@ -113,7 +128,9 @@ def _store_bodies(tx: engine.Tx, cleared: Sequence[folding.Change]) -> None:
 @dataclass(frozen=True)
 class _Statements:
     new: rows.Insert
+    new_answered: rows.Insert
     cleared: rows.Insert
+    answered: rows.Insert
     touched: rows.Insert
     body: rows.Insert
 
@@ -121,6 +138,9 @@ class _Statements:
 @functools.cache
 def _statements() -> _Statements:
     insert = functools.partial(rows.Insert, _DOCUMENTS, _WRITTEN, _CLEARED)
+    left = {name: value for name, value in _CLEARED.items() if name not in _ANSWER}
+    columns = (*_WRITTEN, *_ANSWER)
+    answered = functools.partial(rows.Insert, _DOCUMENTS, columns, left)
     # An event that changed nothing moves the position only.
     moved = "CASE WHEN excluded.version = documents.version THEN documents.{0} ELSE {1} END"
     shown = {
@@ -129,6 +149,8 @@ def _statements() -> _Statements:
     }
     return _Statements(
         new=insert(),
+        new_answered=answered(),
+        answered=answered(rows.replacing(["uri"], columns[1:], left)),
         cleared=insert(rows.replacing(["uri"], _WRITTEN[1:], _CLEARED)),
         touched=insert(rows.replacing(["uri"], _STAMPED, shown)),
         body=rows.Insert(_BODIES, ("uri", "body"), {}, rows.replacing(["uri"], ["body"]), rows_max=100),
@@ -141,3 +163,16 @@ def _row(tx: engine.Tx, change: folding.Change) -> tuple[Any, ...]:
     at = after.position
     due_ms = now_ms if after.status == Status.PENDING.value else None
     return (*after[:-1], at.topic, at.incarnation, at.partition, at.offset, now_ms, now_ms, due_ms)
+
+
+def _answered_row(tx: engine.Tx, change: folding.Change) -> tuple[Any, ...]:
+    """Return the values of `_WRITTEN` and `_ANSWER`."""
+    answered = change.answered
+    if answered is None:
+        raise ValueError(f"{change.after.uri} has no answers to store")
+    at_ms = tx.now_ms if answered.classified_ms is None else answered.classified_ms
+    evaluation = Evaluation.model_validate(
+        {**answered.evaluation, "fingerprint": answered.fingerprint, "classified_at": serial.moment(at_ms)}
+    )
+    told = serial.dumps(evaluation.model_dump(mode="json"))
+    return (*_row(tx, change), serial.dumps(answered.facets), told, at_ms)

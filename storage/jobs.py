@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from facets import errors
-from storage import engine, job_items, tables, turns
+from storage import documents, engine, job_items, tables, turns
 
 JobState = Literal["queued", "running", "succeeded", "canceled"]
 ACTIVE = ("queued", "running")
@@ -170,6 +170,14 @@ def list_jobs(tx: engine.Tx, limit: int = 100) -> list[Job]:
     """Return the newest jobs, newest first."""
     query = sa.select(_JOBS).order_by(_JOBS.c.created_ms.desc(), _JOBS.c.id).limit(limit)
     return [_job(row) for row in tx.execute(query)]
+
+
+def remembered(tx: engine.Tx, job_id: str) -> int:
+    """Count the documents whose answer for a job came from memory, as far as they still have it."""
+    answered = sa.and_(_ITEMS.c.uri == _D.uri, _ITEMS.c.indexed_as == _D.indexed_as)
+    found = sa.select(sa.func.count()).select_from(_ITEMS.join(_DOCUMENTS, answered))
+    closed = (_ITEMS.c.job_id == job_id, _ITEMS.c.state == "reindexed", documents.cached(tx.dialect))
+    return int(tx.execute(found.where(*closed)).scalar_one())
 
 
 def take(tx: engine.Tx, owner: str, lease_ms: int, collections: Collection[str]) -> Job | None:

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from facets.answers import FacetValue
 from facets.documents import Evaluation
-from storage import batches, candidates, engine, memo, picking, serial, settling, spend, tables, tallies
+from storage import batches, candidates, documents, engine, memo, picking, serial, settling, spend, tables, tallies
 
 REMEMBERED_MAX = 500
 """Documents answered from the memo in one claim; a tenth of them on behalf of the reindex lane's share."""
@@ -272,6 +272,14 @@ def unanswered(tx: engine.Tx, source: str) -> int:
     wrote = sa.and_(_C.uri == _OUTCOMES.c.uri, _C.indexed_as == _OUTCOMES.c.indexed_as)
     waiting = sa.select(sa.func.count(sa.distinct(_C.uri))).select_from(_OUTCOMES.join(_DOCUMENTS, wrote))
     return int(tx.execute(waiting.where(_OUTCOMES.c.source == source, candidates.PENDING)).scalar_one())
+
+
+def remembered(tx: engine.Tx, source: str) -> int:
+    """Count the documents whose answer to what an event of this source wrote came from memory; cost: its events."""
+    wrote = sa.and_(_C.uri == _OUTCOMES.c.uri, _C.indexed_as == _OUTCOMES.c.indexed_as)
+    found = sa.select(sa.func.count(sa.distinct(_C.uri))).select_from(_OUTCOMES.join(_DOCUMENTS, wrote))
+    applied = sa.and_(_OUTCOMES.c.source == source, _OUTCOMES.c.outcome == "applied")
+    return int(tx.execute(found.where(applied, documents.cached(tx.dialect))).scalar_one())
 
 
 def _active(tx: engine.Tx, own: Mapping[str, str]) -> dict[str, str]:

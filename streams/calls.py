@@ -16,6 +16,7 @@ from facets import answers, errors
 from facets.definitions import Definition
 from facets.documents import DocumentReason
 from streams.breaker import Ticket
+from streams.token_bucket import NONE_TAKEN, Taken
 
 if TYPE_CHECKING:
     from storage import queue
@@ -37,11 +38,14 @@ class CallLimits:
 
     `call_s` is the wall-clock limit of one call, a lease is `lease_margin_s` longer. `tries_max` and `retry_wait_max_s`
     (the sum of waits) bound a document's tries; waits start at `retry_first_s` and double up to `retry_most_s`. A
-    breaker probes after `probe_first_s`, doubling up to `probe_most_s`.
+    breaker probes after `probe_first_s`, doubling up to `probe_most_s`. `max_usd_per_day` alone is over all processes
+    of the store, and its day is UTC.
     """
 
     concurrency: int = 16
     requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    max_usd_per_day: float | None = None
     call_s: float = 60.0
     lease_margin_s: float = LEASE_MARGIN_S
     tries_max: int = 6
@@ -73,6 +77,7 @@ class Call:
     ticket: Ticket
     lease_until_s: float
     started_s: float | None = None
+    taken: Taken = NONE_TAKEN
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -90,11 +95,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """This body gets no answer; `error` is the class that said so."""
+    """This body gets no answer; `error` is the class that said so. `spent` None: nothing, as far as anybody knows."""
 
     reason: str
     message: str
     error: str
+    spent: errors.Spent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +111,8 @@ class Trouble:
     message: str
     retry_after_s: float | None = None
     misconfigured: bool = False
+    spent: errors.Spent | None = None
+    counted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +126,24 @@ class CutOff:
 
 
 Verdict = Answer | Failure | Trouble | Unasked | CutOff
+
+UNHEARD = errors.Spent()
+"""What a call used up whose end nobody heard: its provider may have worked on, and may bill it."""
+
+
+def spent_on(call: Call, verdict: Verdict) -> errors.Spent | None:
+    """Return what a call used up, None when none was made or nothing was used up as far as anybody knows."""
+    if call.started_s is None:
+        return None
+    match verdict:
+        case Answer(evaluated=evaluated):
+            return errors.Spent(evaluated.model, evaluated.usage, evaluated.cost_usd)
+        case Failure(spent=spent) | Trouble(spent=spent):
+            return spent
+        case CutOff():
+            return UNHEARD
+        case Unasked():
+            return None
 
 
 async def ask(call: Call, clock: Callable[[], float] = time.monotonic) -> Verdict:
@@ -147,7 +173,11 @@ async def _evaluate(call: Call) -> Answer:
         evaluated = await assignment.evaluator.evaluate(
             claim.body, questions, key=claim.key, deadline_s=assignment.limits.call_s
         )
-    validation.check_evaluated(questions, evaluated)
+    try:
+        validation.check_evaluated(questions, evaluated)
+    except errors.InvalidAnswer as error:  # it was paid for all the same
+        error.spent = errors.Spent(evaluated.model, evaluated.usage, evaluated.cost_usd)
+        raise
     return Answer(answers.facet_values(questions, evaluated.answers), evaluated)
 
 
@@ -155,13 +185,17 @@ def verdict_on(error: Exception, call_s: float) -> Verdict:
     """Return what an evaluator's error says about the call, whose limit was `call_s`."""
     match error:
         case TimeoutError():
-            return Trouble(DocumentReason.TIMEOUT, f"no answer within {call_s:g} s")
+            return Trouble(DocumentReason.TIMEOUT, f"no answer within {call_s:g} s", spent=UNHEARD)
         case errors.EvaluatorMisconfigured():
             return Trouble(DocumentReason.UNAVAILABLE, said(error), misconfigured=True)
-        case errors.EvaluatorUnavailable(reason=reason, retry_after_s=wish_s):
-            return Trouble(_known(reason, DocumentReason.UNAVAILABLE), said(error), retry_after_s=_wish_s(wish_s))
-        case errors.EvaluationFailed(reason=reason):
-            return Failure(_known(reason, DocumentReason.EVALUATOR_ERROR), said(error), type(error).__name__)
+        case errors.EvaluatorUnavailable(reason=reason, retry_after_s=wish_s, spent=spent):
+            known = _known(reason, DocumentReason.UNAVAILABLE)
+            if known == DocumentReason.TIMEOUT:
+                spent = spent or UNHEARD
+            return Trouble(known, said(error), retry_after_s=_wish_s(wish_s), spent=spent, counted=error.counted)
+        case errors.EvaluationFailed(reason=reason, spent=spent):
+            name = type(error).__name__
+            return Failure(_known(reason, DocumentReason.EVALUATOR_ERROR), said(error), name, spent)
         case _:
             return _failed(error)
 
@@ -189,6 +223,10 @@ def _known(reason: str, otherwise: DocumentReason) -> str:
 
 
 def said(error: BaseException) -> str:
-    """Return an error's words, short and fit for any database (no NUL, no lone surrogates)."""
-    text = str(error)[:MESSAGE_CHARS_MAX].replace("\0", "\N{REPLACEMENT CHARACTER}")
-    return text.encode("utf-8", "replace").decode()
+    """Return an error's words, short and fit for any database."""
+    return storable(str(error), MESSAGE_CHARS_MAX)
+
+
+def storable(text: str, chars_max: int) -> str:
+    """Return a text cut and fit for any database (no NUL, no lone surrogates)."""
+    return text[:chars_max].replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()

@@ -10,57 +10,107 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from facets.documents import Evaluation
-from storage import engine, queue
+from facets.errors import Spent
+from storage import budgets, engine, queue, spend
+from streams import charges, words
 from streams.calls import Answer, Call, CutOff, Failure, Unasked
 from streams.lanes import Lane, Retry, Settlement
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A claim that is over for this process, and what the store is told about it."""
+    """A claim that is over for this process, and what the store is told about it.
+
+    `number` counts the endings of this process; `spent` is what the call used up, None where there was none.
+    """
 
     lane: Lane
     call: Call
     settlement: Settlement
     seconds: float
+    number: int = 0
+    spent: Spent | None = None
+
+    @property
+    def charge(self) -> spend.Charge | None:
+        """What the ledger is told, None when nothing was used up."""
+        return None if self.spent is None else charges.charge_of(self.number, self.call, self.spent)
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Claims wanted for one evaluator; see `queue.claim`."""
+    """Claims wanted for one evaluator; see `queue.claim`, and `budgets.allowance` where it has a spend limit."""
 
+    evaluator: str
     fingerprints: Mapping[str, str]
     slots: int
     reindex_slots_min: int
     lease_ms: int
     busy_keys: frozenset[tuple[str, str, str]]
+    max_usd: float | None = None
+    unbilled_usd: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Exchanged:
-    """The fate of answers, the claims for each ask in its order, and the store's time at that."""
+    """The fate of answers, claims and what is left to spend for each ask in its order, and the store's time at that."""
 
     answers: queue.Settled
     claims: tuple[queue.ClaimResult, ...]
+    allowances: tuple[budgets.Allowance | None, ...]
     now_ms: int
 
 
 NOTHING = queue.Settled((), ())
 
 
-def exchange(tx: engine.Tx, owner: str, answers: Sequence[Ending], asks: Sequence[Ask]) -> Exchanged:
-    """Store answers, then claim. Claims wait for no lock, so holding those of the answers blocks nobody."""
+def exchange(
+    tx: engine.Tx,
+    owner: str,
+    answers: Sequence[Ending],
+    asks: Sequence[Ask],
+    bill: spend.Bill = spend.NOTHING,
+    told: tuple[words.Word, ...] = (),
+) -> Exchanged:
+    """Store answers, claim, and charge the calls last: their rows are other processes' as well, and locked shortly.
+
+    Claims wait for no lock, so holding those of the answers blocks nobody.
+    """
     answered = [_answered(each.call, each.settlement) for each in answers if isinstance(each.settlement, Answer)]
     settled = queue.answer(tx, answered) if answered else NOTHING
-    return Exchanged(settled, tuple(_claim(tx, owner, ask) for ask in asks), tx.now_ms)
+    allowances = tuple(_allowance(tx, ask) for ask in asks)
+    claims = tuple(_claim(tx, owner, ask, left) for ask, left in zip(asks, allowances, strict=True))
+    words.tell(tx, told)
+    spend.charge(tx, bill)
+    return Exchanged(settled, claims, allowances, tx.now_ms)
 
 
-def _claim(tx: engine.Tx, owner: str, ask: Ask) -> queue.ClaimResult:
+def bill_of(owner: str, kind: str, endings: Sequence[Ending]) -> spend.Bill:
+    """Return the bill that goes with telling the store these endings, in the order of their numbers."""
+    found = [charge for each in endings if (charge := each.charge) is not None]
+    return spend.Bill(owner, kind, tuple(found))
+
+
+def _allowance(tx: engine.Tx, ask: Ask) -> budgets.Allowance | None:
+    if ask.max_usd is None:
+        return None
+    return budgets.allowance(
+        tx,
+        ask.evaluator,
+        ask.max_usd,
+        collections=ask.fingerprints,
+        slots=ask.slots,
+        unbilled_usd=ask.unbilled_usd,
+    )
+
+
+def _claim(tx: engine.Tx, owner: str, ask: Ask, left: budgets.Allowance | None) -> queue.ClaimResult:
+    slots = ask.slots if left is None else left.calls
     return queue.claim(
         tx,
         owner,
-        slots=ask.slots,
-        reindex_slots_min=ask.reindex_slots_min,
+        slots=slots,
+        reindex_slots_min=min(ask.reindex_slots_min, slots),
         fingerprints=ask.fingerprints,
         lease_ms=ask.lease_ms,
         busy_keys=ask.busy_keys,

@@ -2,16 +2,20 @@
 
 *Alive* asks nobody: the event loop answers and every part still runs; a store or a broker that is away is no reason to
 start a process again. *Ready* means that records flow from the broker into the store. An evaluator that its breaker
-stopped, or a definition that is not the active one, only *degrades* a ready worker: it goes on applying and publishing,
-nothing is gained by holding back a deployment, and in a rolling one new definitions are activated when all are there.
+or its spend limit stopped, or a definition that is not the active one, only *degrades* a ready worker: it goes on
+applying and publishing, nothing is gained by holding back a deployment, and in a rolling one new definitions are
+activated when all are there.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from streams import standstill
+from streams.lanes import Lane
 from streams.members import Members
 from streams.observing import Seen
+from streams.stats import MEND, Stats
 
 Level = Literal["ok", "degraded", "failed"]
 
@@ -114,13 +118,22 @@ def _definitions(members: Members, seen: Seen) -> list[Check]:
 def _evaluators(members: Members) -> list[Check]:
     if members.work is None:
         return []
-    stopped = [lane for lane in members.work.side_chain.lanes if lane.breaker.state != "closed"]
-    if not stopped:
-        return [_fine("evaluators")]
-    named = ", ".join(
-        f"{lane.name}{_because(members.work.side_chain.stats.breaker_reasons.get(lane.name))}" for lane in stopped
-    )
-    return [Check("evaluators", "degraded", f"stopped until they answer again, documents wait: {named}")]
+    chain = members.work.side_chain
+    said = [each for lane in chain.lanes for each in _of_lane(lane, chain.stats)]
+    return [Check("evaluators", "degraded", "; ".join(said))] if said else [_fine("evaluators")]
+
+
+def _of_lane(lane: Lane, stats: Stats) -> Iterator[str]:
+    """Yield what keeps an evaluator from being called, or its limit from working."""
+    if lane.breaker.state != "closed":
+        why = _because(stats.breaker_reasons.get(lane.name))
+        wait = MEND if lane.name in stats.misconfigured else "documents wait until it answers again"
+        yield f"{lane.name}{why} is stopped: {wait}"
+    if lane.allowance is not None and lane.allowance.reached:
+        found = standstill.spent(lane.name, lane.allowance)
+        yield f"{lane.name} {found.problem}, documents wait: {found.mend}"
+    if lane.name in stats.untold:
+        yield f"{lane.name} has a max_usd_per_day and tells no costs, so the limit cannot hold"
 
 
 def _clock(members: Members) -> list[Check]:

@@ -8,10 +8,10 @@ import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from storage import candidates, queue
-from streams import retries
+from storage import budgets, candidates, queue
+from streams import charges, retries
 from streams.breaker import Breaker, Ticket
-from streams.calls import Answer, Assignment, Call, CallLimits, CutOff, Failure, Trouble, Unasked, Verdict
+from streams.calls import Answer, Assignment, Call, CallLimits, CutOff, Failure, Trouble, Unasked, Verdict, spent_on
 from streams.limiter import Limiter
 
 REINDEX_SHARE = 0.1
@@ -32,12 +32,16 @@ PROBED_MAX = 32
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Ask again after `delay_s`; `counted` when it is the document's own trouble."""
+    """Ask again after `delay_s`; `counted` when it is the document's own trouble.
+
+    `misconfigured`: no try can help before somebody mends the evaluator.
+    """
 
     reason: str
     message: str
     delay_s: float
     counted: bool
+    misconfigured: bool = False
 
 
 Settlement = Answer | Failure | Retry | Unasked | CutOff
@@ -54,8 +58,12 @@ class Lane:
         self.fingerprints = {each: assignment.definition.fingerprint for each, assignment in assignments.items()}
         self.limits: CallLimits = limits
         self.limiter = Limiter(
-            concurrency=limits.concurrency, requests_per_minute=limits.requests_per_minute, now_s=now_s
+            concurrency=limits.concurrency,
+            requests_per_minute=limits.requests_per_minute,
+            tokens_per_minute=limits.tokens_per_minute,
+            now_s=now_s,
         )
+        self.allowance: budgets.Allowance | None = None
         self.breaker = Breaker(probe_first_s=limits.probe_first_s, probe_most_s=limits.probe_most_s)
         self.look_at_s = now_s
         self._policy = retries.Policy(
@@ -66,6 +74,7 @@ class Lane:
         )
         self._probed: list[tuple[str, str, str]] = []
         self._reindex_credit = 0.0
+        self._asking_bytes = {name: _bytes_of(each) for name, each in assignments.items()}
 
     @property
     def lease_s(self) -> float:
@@ -76,6 +85,11 @@ class Lane:
     def probing(self) -> bool:
         """Whether the next call would be a breaker's probe."""
         return self.breaker.state != "closed"
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the day's money was used up when the store was last asked."""
+        return self.allowance is not None and self.allowance.reached
 
     def slots(self, now_s: float) -> int:
         """Return how many calls may start now."""
@@ -101,8 +115,8 @@ class Lane:
     def begin(self, claim: queue.Claim, lease_until_s: float) -> Call:
         """Count a claimed document as a running call."""
         self._share(claim)
-        self.limiter.start()
-        call = Call(claim, self.assignments[claim.collection], self.breaker.begin(), lease_until_s)
+        taken = self.limiter.start(self._asking_bytes[claim.collection] + len(claim.body.encode()))
+        call = Call(claim, self.assignments[claim.collection], self.breaker.begin(), lease_until_s, taken=taken)
         if call.ticket.probe:
             self._probed = [*self._probed[1 - PROBED_MAX :], call.key]
         return call
@@ -125,9 +139,10 @@ class Lane:
     def end(self, call: Call, verdict: Verdict, now_s: float) -> Settlement:
         """Count the end of a call, and decide what its document is told."""
         if call.started_s is None:
-            self.limiter.withdraw()
+            self.limiter.withdraw(call.taken)
         else:
-            self.limiter.end()
+            spent = spent_on(call, verdict)
+            self.limiter.end(call.taken, 0 if spent is None else sum(charges.tokens_of(spent.usage)))
         match verdict:
             case Trouble():
                 return self._troubled(call, verdict, now_s)
@@ -150,7 +165,7 @@ class Lane:
             delay_s = retries.wait_s(
                 self._policy, earlier=claim.retries, retry_after_s=trouble.retry_after_s, uniform=random.random
             )
-            return Retry(trouble.reason, trouble.message, delay_s, counted=False)
+            return Retry(trouble.reason, trouble.message, delay_s, counted=False, misconfigured=trouble.misconfigured)
         next_s = retries.next_wait_s(
             self._policy,
             tries=claim.tries,
@@ -178,6 +193,11 @@ class Lane:
             self._reindex_credit -= 1.0
         most = 1.0 + 2 * REINDEX_SHARE * self.limits.concurrency  # a round's share and what was left of the last
         self._reindex_credit = min(max(self._reindex_credit, 0.0), most)
+
+
+def _bytes_of(assignment: Assignment) -> int:
+    """Return about how much text goes with each body."""
+    return sum(len(question.model_dump_json()) for question in assignment.definition.questions.values())
 
 
 def lanes_of(assignments: Mapping[str, Assignment], now_s: float) -> list[Lane]:

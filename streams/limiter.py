@@ -1,11 +1,13 @@
 """How many calls one evaluator may have, and how fast they may start.
 
-Three limits, all of this process alone: calls at once, requests a minute, and what the provider itself asks for. A
-429 pauses the evaluator's whole queue and halves the calls at once; each success gives a little back. So a provider
-that allows less than the settings say is found out with few refused calls, and no burst follows a pause.
+Four limits, all of this process alone: calls at once, requests a minute, tokens a minute, and what the provider itself
+asks for. A 429 pauses the evaluator's whole queue and halves the calls at once; each success gives a little back. So a
+provider that allows less than the settings say is found out with few refused calls, and no burst follows a pause.
 
 Pure: time comes in as seconds of a monotonic clock.
 """
+
+from streams.token_bucket import NONE_TAKEN, Taken, TokenBucket
 
 PAUSE_S = 1.0
 """How long a 429 without a Retry-After pauses the queue."""
@@ -21,10 +23,18 @@ class Limiter:
         concurrency: Calls at once, at most.
         requests_per_minute: Calls started in a minute, None for no limit. What is saved up in idle times is one
             second's worth, but at least one call.
+        tokens_per_minute: Tokens in a minute, None for no limit; see `streams.token_bucket`.
         now_s: The time.
     """
 
-    def __init__(self, *, concurrency: int, requests_per_minute: int | None, now_s: float) -> None:
+    def __init__(
+        self,
+        *,
+        concurrency: int,
+        requests_per_minute: int | None,
+        now_s: float,
+        tokens_per_minute: int | None = None,
+    ) -> None:
         self.concurrency = concurrency
         self.in_flight = 0
         self._ceiling = float(concurrency)
@@ -33,6 +43,7 @@ class Limiter:
         self._bucket = self._bucket_max
         self._filled_s = now_s
         self._paused_until_s = now_s
+        self._tokens = None if tokens_per_minute is None else TokenBucket(tokens_per_minute, now_s)
 
     @property
     def at_once(self) -> int:
@@ -44,6 +55,8 @@ class Limiter:
         if now_s < self._paused_until_s:
             return 0
         slots = max(0, self.at_once - self.in_flight)
+        if self._tokens is not None:
+            slots = min(slots, self._tokens.calls(now_s))
         if self._rate is None:
             return slots
         self._fill(now_s)
@@ -58,23 +71,30 @@ class Limiter:
             self._fill(now_s)
             missing = max(0.0, 1.0 - self._bucket)
             at_s = max(at_s, now_s + missing / self._rate)
+        if self._tokens is not None:
+            at_s = max(at_s, self._tokens.free_at_s(now_s))
         return at_s if at_s > now_s else None
 
-    def start(self) -> None:
-        """Count a call that `free` allowed."""
+    def start(self, text_bytes: int = 0) -> Taken:
+        """Count a call that `free` allowed, about so many bytes of text; what it returns is for `end` or `withdraw`."""
         self.in_flight += 1
         if self._rate is not None:
             self._bucket -= 1.0
+        return NONE_TAKEN if self._tokens is None else self._tokens.take(text_bytes)
 
-    def end(self) -> None:
-        """Count the end of a call."""
+    def end(self, taken: Taken = NONE_TAKEN, used: int = 0) -> None:
+        """Count the end of a call that reported `used` tokens, 0 if it told nothing; `taken` is what `start` said."""
         self.in_flight -= 1
+        if self._tokens is not None and used > 0:
+            self._tokens.correct(taken, used)
 
-    def withdraw(self) -> None:
+    def withdraw(self, taken: Taken = NONE_TAKEN) -> None:
         """Take back a `start` whose call was never made."""
         self.in_flight -= 1
         if self._rate is not None:
             self._bucket = min(self._bucket_max, self._bucket + 1.0)
+        if self._tokens is not None:
+            self._tokens.put_back(taken)
 
     def succeeded(self) -> None:
         """Give back a little of what refusals took: one call at once for each full round of successes."""

@@ -13,7 +13,7 @@ from typing import Literal
 from prometheus_client import metrics_core, process_collector
 
 from facets.documents import Status
-from storage import tallies
+from storage import census, tallies
 from streams import write_worker
 from streams.breaker import Breaker
 from streams.histogram import Histogram
@@ -128,6 +128,41 @@ FEED_LAG = _metric(
 SET_ASIDE = _metric(
     "facetline_store_set_aside_records", "gauge", "Records that Kafka did not take; each is tried again alone.", "topic"
 )
+SPENT = _metric(
+    "facetline_store_cost_usd_total",
+    "counter",
+    "What calls have cost, of those whose cost is known: answers, answers that came too late, and failures.",
+    "collection",
+    "evaluator",
+)
+PAID_CALLS = _metric(
+    "facetline_store_calls_total",
+    "counter",
+    "Calls in the ledger: all that gave an answer or told what they used up, or whose end nobody heard.",
+    "collection",
+    "evaluator",
+)
+UNPRICED = _metric(
+    "facetline_store_unpriced_calls_total",
+    "counter",
+    "Calls in the ledger whose cost nobody told; they are not in the cost.",
+    "collection",
+    "evaluator",
+)
+SPENT_TOKENS = _metric(
+    "facetline_store_tokens_total",
+    "counter",
+    "Tokens that calls have used up, as they reported them: input or output.",
+    "collection",
+    "evaluator",
+    "kind",
+)
+SPENT_TODAY = _metric(
+    "facetline_store_cost_today_usd",
+    "gauge",
+    "What the calls of this UTC day have cost, over all collections and workers; it begins anew at midnight.",
+    "evaluator",
+)
 JOBS = _metric("facetline_store_jobs", "gauge", "Reindex jobs that are not over.", "state")
 
 BUILD = _metric("facetline_worker_info", "gauge", "Always 1; says which version this process runs.", "version")
@@ -180,7 +215,11 @@ REMEMBERED = _metric(
     "facetline_worker_remembered_total", "counter", "Documents answered from memory, without a call.", "evaluator"
 )
 TOKENS = _metric(
-    "facetline_worker_tokens_total", "counter", "Tokens as the evaluator reported them.", "evaluator", "kind"
+    "facetline_worker_tokens_total",
+    "counter",
+    "Tokens as the evaluator reported them: input or output.",
+    "evaluator",
+    "kind",
 )
 COST = _metric("facetline_worker_cost_usd_total", "counter", "Cost as the evaluator reported it.", "evaluator")
 IN_FLIGHT = _metric("facetline_worker_calls_in_flight", "gauge", "Calls under way.", "evaluator")
@@ -198,6 +237,21 @@ BREAKER = _metric(
     "state",
 )
 OPENINGS = _metric("facetline_worker_breaker_openings_total", "counter", "How often the breaker opened.", "evaluator")
+USD_LIMIT = _metric(
+    "facetline_worker_cost_limit_usd", "gauge", "`max_usd_per_day`, of evaluators that have one.", "evaluator"
+)
+LIMIT_REACHED = _metric(
+    "facetline_worker_cost_limit_reached",
+    "gauge",
+    "1 while no call is made because the day's limit is reached, of evaluators that have one.",
+    "evaluator",
+)
+MISCONFIGURED = _metric(
+    "facetline_worker_evaluator_misconfigured",
+    "gauge",
+    "1 while the breaker is not closed because of a key, a quota or a setting that somebody must mend.",
+    "evaluator",
+)
 ACTIVE = _metric(
     "facetline_worker_definition_active",
     "gauge",
@@ -284,7 +338,20 @@ def _of_store(made: Page, members: Members, seen: Seen) -> None:
     for definition in members.project.definitions:
         is_active = glance.fingerprints.get(definition.name) == definition.fingerprint
         made.add(ACTIVE, is_active, collection=definition.name)
+    _of_ledger(made, glance)
     _of_counts(made, glance.fingerprints, seen)
+
+
+def _of_ledger(made: Page, glance: census.Glance) -> None:
+    for (collection, evaluator), spent in sorted(glance.spent.items()):
+        labels = {"collection": collection, "evaluator": evaluator}
+        made.add(SPENT, spent.cost_usd, **labels)
+        made.add(PAID_CALLS, spent.calls, **labels)
+        made.add(UNPRICED, spent.unpriced_calls, **labels)
+        made.add(SPENT_TOKENS, spent.input_tokens, **labels, kind="input")
+        made.add(SPENT_TOKENS, spent.output_tokens, **labels, kind="output")
+    for evaluator, spent in sorted(glance.spent_today.items()):
+        made.add(SPENT_TODAY, spent.cost_usd, evaluator=evaluator)
 
 
 def _of_counts(made: Page, collections: Iterable[str], seen: Seen) -> None:
@@ -337,6 +404,10 @@ def _of_chain(made: Page, chain: SideChain) -> None:
         made.add(COST, stats.cost_usd.get(lane.name, 0.0), evaluator=lane.name)
         made.add(IN_FLIGHT, lane.limiter.in_flight, evaluator=lane.name)
         made.add(SLOTS, lane.limiter.at_once, evaluator=lane.name)
+        made.add(MISCONFIGURED, lane.name in stats.misconfigured, evaluator=lane.name)
+        if lane.limits.max_usd_per_day is not None:
+            made.add(USD_LIMIT, lane.limits.max_usd_per_day, evaluator=lane.name)
+            made.add(LIMIT_REACHED, lane.is_spent, evaluator=lane.name)
         _of_breaker(made, lane.name, lane.breaker)
     for (name, outcome, reason), count in sorted(stats.ended.items()):
         made.add(ENDED, count, evaluator=name, outcome=outcome, reason=reason)

@@ -5,6 +5,7 @@ problems are told at once.
 """
 
 import importlib
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -223,7 +224,7 @@ def _limits(name: str, table: Mapping[str, Any]) -> CallLimits:
     problems = [
         f"evaluator '{name}': {key} is {value!r:.40}; write a number above zero"
         for key, value in table.items()
-        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf
     ]
     try:
         found = TypeAdapter(CallLimits).validate_python(table) if not problems else CallLimits()

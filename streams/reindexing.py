@@ -4,12 +4,14 @@ the side chain.
 
 import uuid
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 
 from facets import errors
-from storage import jobs
+from storage import jobs, spend
 from streams.matching import matching
 from streams.pipeline import Pipeline
+from streams.token_bucket import TOKENS_PER_BYTE
 
 LISTED_MAX = 1_000
 """Names in a result's lists; the rest is read by pages."""
@@ -30,14 +32,42 @@ async def start(pipeline: Pipeline, request: jobs.JobRequest) -> jobs.Job:
     return job
 
 
-async def plan(pipeline: Pipeline, request: jobs.JobRequest) -> jobs.Plan:
-    """Say how many documents a job would have and how many calls it would make; nothing is changed."""
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a job would ask for now; tokens and cost are estimates. `cost_usd` None: there is nothing to go by.
+
+    `measured`: tokens are worked out from what earlier calls of the collection took, not from the bodies' sizes.
+    """
+
+    documents: int
+    calls: int
+    tokens: int
+    cost_usd: float | None
+    measured: bool
+
+
+async def plan(pipeline: Pipeline, request: jobs.JobRequest) -> Estimate:
+    """Say how many documents a job would have, how many calls it would make and what they would take.
+
+    Nothing is changed. Tokens and cost are the mean of the collection's calls of the last `spend.MEAN_DAYS`.
+    """
     await _check(pipeline, request)
     if request.filter is None:
-        return await pipeline.store.read(jobs.plan, request)
-    parts = [await pipeline.store.read(jobs.plan, request, uris) async for uris in _pages(pipeline, request)]
-    return jobs.Plan(
-        sum(part.documents for part in parts), sum(part.calls for part in parts), sum(part.body_bytes for part in parts)
+        parts = [await pipeline.store.read(jobs.plan, request)]
+    else:
+        parts = [await pipeline.store.read(jobs.plan, request, uris) async for uris in _pages(pipeline, request)]
+    calls = sum(part.calls for part in parts)
+    body_bytes = sum(part.body_bytes for part in parts)
+    evaluator = (await pipeline.definition(request.collection)).evaluator
+    lately = await pipeline.store.read(spend.lately, evaluator, request.collection)
+    tokens = body_bytes * TOKENS_PER_BYTE if lately.mean_tokens is None else calls * lately.mean_tokens
+    cost_usd = 0.0 if calls == 0 else None if lately.mean_usd is None else calls * lately.mean_usd
+    return Estimate(
+        documents=sum(part.documents for part in parts),
+        calls=calls,
+        tokens=round(tokens),
+        cost_usd=cost_usd,
+        measured=lately.mean_tokens is not None,
     )
 
 
@@ -79,3 +109,8 @@ async def result(pipeline: Pipeline, job_id: str) -> dict[str, Any]:
         "progress": {"total": job.total, "done": job.total - open_, **counts},
         **names,
     }
+
+
+async def remembered(pipeline: Pipeline, job_id: str) -> int:
+    """Count the documents of a job that were answered from memory, at no call; cost: the job's documents."""
+    return await pipeline.store.read(jobs.remembered, job_id)

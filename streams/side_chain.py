@@ -16,6 +16,7 @@ delays or answers its one document and nothing else.
 import asyncio
 import contextlib
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -24,11 +25,12 @@ import structlog
 from facets import errors
 from facets.definitions import Definitions
 from facets.documents import DocumentReason
-from storage import definitions, engine, queue
+from storage import definitions, engine, queue, spend
 from streams import calls, endings, failpoints, shielding
 from streams.calls import Answer, Assignment, Call, CutOff, Failure, Unasked, Verdict
 from streams.lanes import POLL_S, Lane, Retry, lanes_of
 from streams.stats import Stats
+from streams.words import Words
 
 LINGER_PER_EXCHANGE = 3.0
 LINGER_MOST_S = 0.1
@@ -91,6 +93,9 @@ class SideChain:
         self._lanes = lanes_of(assignments, self._clock())
         self._running: dict[asyncio.Task[Verdict], tuple[Lane, Call]] = {}
         self._ended: list[endings.Ending] = []
+        self._endings = 0
+        self._payer = uuid.uuid4().hex  # an owner's name may come back with the next process; charges must not
+        self._words = Words()
         self._woken = asyncio.Event()
         self._working: asyncio.Task[None] | None = None
         self._leaving = False
@@ -199,10 +204,11 @@ class SideChain:
             log.warning("store_away", error=error.message)
             await asyncio.sleep(STORE_AWAY_S)
 
-    async def _tell(self, function: Callable[[engine.Tx, list[Any]], queue.Settled], *kinds: type) -> None:
+    async def _tell(self, function: Callable[[engine.Tx, list[Any], spend.Bill], queue.Settled], *kinds: type) -> None:
         those = [ending for ending in self._ended if isinstance(ending.settlement, kinds)]
         if those:
-            self._heard(those, await self._store.write(function, [endings.entry(each) for each in those]))
+            bill = endings.bill_of(self._payer, function.__name__, those)
+            self._heard(those, await self._store.write(function, [endings.entry(each) for each in those], bill))
 
     async def _answer_and_claim(self, asking: list[Lane]) -> None:
         answered = [ending for ending in self._ended if isinstance(ending.settlement, Answer)]
@@ -211,7 +217,7 @@ class SideChain:
             await self._exchange_once(answered, [])
             for lane in asking:  # for documents that have just been given an answer by the memo
                 lane.look_at_s = self._clock()
-        elif answered or asking:
+        elif answered or asking or self._words:
             await self._exchange_once(answered, asking)
 
     async def _exchange_once(
@@ -222,14 +228,17 @@ class SideChain:
             self._failpoint("chain.before_store")
         claimed_s = self._clock()  # before the store's clock starts the leases
         asks = [self._ask(lane, claimed_s, unstored) for lane in asking]
-        exchanged = await self._store.write(endings.exchange, self._owner, answered, asks)
+        bill, words = endings.bill_of(self._payer, "answer", answered), self._words.taken(claimed_s)
+        exchanged = await self._store.write(endings.exchange, self._owner, answered, asks, bill, words)
+        self._words.heard(words)
         self._exchange_s = self._clock() - claimed_s
         if answered:
             self._failpoint("chain.after_store")
             self._heard(answered, exchanged.answers)
         if any(result.claims for result in exchanged.claims):
             self._failpoint("chain.after_claim")
-        for lane, ask, result in zip(asking, asks, exchanged.claims, strict=True):
+        for lane, ask, result, left in zip(asking, asks, exchanged.claims, exchanged.allowances, strict=True):
+            self.stats.note_allowance(lane, left)
             self._take(lane, result, claimed_s)
             lane.look_again(result, slots=ask.slots, now_s=self._clock(), store_ms=exchanged.now_ms)
 
@@ -247,12 +256,16 @@ class SideChain:
         slots = lane.slots(now_s)
         busy = {call.key for other, call in self._running.values() if other is lane}
         busy.update(each.call.key for each in unstored if each.lane is lane)
+        unbilled = [each.charge for each in self._ended if each.lane is lane] if lane.limits.max_usd_per_day else []
         return endings.Ask(
+            evaluator=lane.name,
             fingerprints=lane.fingerprints,
             slots=slots,
             reindex_slots_min=lane.reindex_slots_min(slots),
             lease_ms=int(lane.lease_s * 1000),
             busy_keys=frozenset(busy.union(lane.probed())),
+            max_usd=lane.limits.max_usd_per_day,
+            unbilled_usd=sum(each.cost_usd or 0.0 for each in unbilled if each is not None),
         )
 
     def _take(self, lane: Lane, result: queue.ClaimResult, claimed_s: float) -> None:
@@ -288,7 +301,10 @@ class SideChain:
         now_s = self._clock()
         settlement = lane.end(call, verdict, now_s)
         seconds = 0.0 if call.started_s is None else now_s - call.started_s
-        self._ended.append(endings.Ending(lane, call, settlement, seconds))
+        self._endings += 1
+        spent = calls.spent_on(call, verdict)
+        self._ended.append(endings.Ending(lane, call, settlement, seconds, self._endings, spent))
+        self._words.note(lane, settlement)
         if call.started_s is not None:
             self.stats.called(self._ended[-1])
         lane.look_at_s = now_s

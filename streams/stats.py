@@ -5,17 +5,18 @@ remembered; `call_ended` that of a claim which settled nothing.
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
-from storage import queue
+from storage import budgets, queue, serial
 from streams.calls import Answer, CutOff, Failure, Unasked
 from streams.endings import Ending
 from streams.histogram import CALL_SECONDS, Histogram
 from streams.lanes import Lane, Retry, Settlement
+
+MEND = "mend its key, its quota or its table in facetline.toml; documents wait, and calls go on by themselves then"
 
 log = structlog.get_logger(__name__)
 
@@ -26,11 +27,12 @@ class Stats:
 
     `failed`, `retried` and `released` count what the store was told and took; `discarded` counts all results that were
     about something past. `remembered` documents were answered by the memo, without a call. `breakers` holds each
-    evaluator's breaker state, `breaker_reasons` what opened those that are not closed, `not_active`
-    the collections whose active definition is not ours.
+    evaluator's breaker state, `breaker_reasons` what opened those that are not closed, `misconfigured`
+    those of them that somebody must mend, `not_active` the collections whose active definition is not ours.
 
     For metrics: `ended` claims by (evaluator, outcome, reason), `remembered_by` and `cost_usd` by evaluator, `tokens`
-    by (evaluator, kind), and how long the calls that were made took by evaluator.
+    by (evaluator, input or output), and how long the calls that were made took by evaluator. `spent` are the evaluators
+    whose money of the day is used up, `untold` those that have a limit and tell no costs.
     """
 
     calls: int = 0
@@ -43,7 +45,10 @@ class Stats:
     discarded: int = 0
     breakers: dict[str, str] = field(default_factory=dict)
     breaker_reasons: dict[str, str] = field(default_factory=dict)
+    misconfigured: frozenset[str] = frozenset()
     not_active: frozenset[str] = frozenset()
+    spent: frozenset[str] = frozenset()
+    untold: frozenset[str] = frozenset()
     ended: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     remembered_by: Counter[str] = field(default_factory=Counter)
     tokens: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -52,12 +57,12 @@ class Stats:
 
     def called(self, ending: Ending) -> None:
         """Count a call that was made and is over, whatever the store will say about its result."""
-        name, settlement = ending.lane.name, ending.settlement
+        name, charge = ending.lane.name, ending.charge
         self.call_seconds.setdefault(name, Histogram(CALL_SECONDS)).observe(ending.seconds)
-        if isinstance(settlement, Answer):
-            self.cost_usd[name] = self.cost_usd.get(name, 0.0) + (settlement.evaluated.cost_usd or 0.0)
-            for kind, count in _counts(settlement.evaluated.usage).items():
-                self.tokens[name, kind] += count
+        if charge is not None:
+            self.cost_usd[name] = self.cost_usd.get(name, 0.0) + (charge.cost_usd or 0.0)
+            self.tokens[name, "input"] += charge.input_tokens
+            self.tokens[name, "output"] += charge.output_tokens
 
     def remember(self, lane: Lane, result: queue.ClaimResult) -> None:
         """Count and report documents that the memo answered."""
@@ -109,14 +114,36 @@ class Stats:
         if now == before or before is None:
             return
         if now == "open":
-            why = {"reason": settlement.reason, "error": settlement.message} if isinstance(settlement, Retry) else {}
-            if why:
+            why: dict[str, Any] = {}
+            if isinstance(settlement, Retry):
+                why = {"reason": settlement.reason, "error": settlement.message}
                 self.breaker_reasons[lane.name] = f"{why['reason']}: {why['error']}"
+                self.misconfigured -= {lane.name}
+                if settlement.misconfigured:
+                    self.misconfigured |= {lane.name}
+                    why |= {"misconfigured": True, "mend": MEND}
             log.error("breaker_opened", evaluator=lane.name, **why)
         else:
             if now == "closed":
                 self.breaker_reasons.pop(lane.name, None)
+                self.misconfigured -= {lane.name}
             log.warning("breaker_closed" if now == "closed" else "breaker_probing", evaluator=lane.name)
+
+    def note_allowance(self, lane: Lane, left: budgets.Allowance | None) -> None:
+        """Say once when the money of the day is used up, when there is more, and when a limit knows no costs."""
+        lane.allowance = left
+        if left is None:
+            return
+        fields = {"evaluator": lane.name, "limit_usd": left.limit_usd, "spent_usd": round(left.spent_usd, 6)}
+        if left.reached and lane.name not in self.spent:
+            self.spent |= {lane.name}
+            log.error("spend_limit_reached", **fields, resumes=serial.moment(left.resumes_ms).isoformat())
+        elif not left.reached and lane.name in self.spent:
+            self.spent -= {lane.name}
+            log.warning("spend_limit_over", **fields)
+        if left.is_blind and lane.name not in self.untold:
+            self.untold |= {lane.name}
+            log.warning("spend_unknown", evaluator=lane.name, limit_usd=left.limit_usd, calls=left.unpriced_calls)
 
 
 def _report(ending: Ending, outcome: str) -> None:
@@ -142,7 +169,3 @@ def _report(ending: Ending, outcome: str) -> None:
                 log.debug("call_retried", **fields)
                 return
     log.info("document_settled" if outcome in {"stored", "failed"} else "call_ended", **fields)
-
-
-def _counts(usage: Mapping[str, object] | None) -> dict[str, int]:
-    return {kind: count for kind, count in (usage or {}).items() if isinstance(count, int) and count >= 0}

@@ -4,11 +4,14 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from streams.cli import options, output, running
+
+if TYPE_CHECKING:
+    from streams.pipeline import Pipeline
 
 Wait = Literal["none", "applied", "answered"]
 WaitOption = Annotated[Wait, typer.Option("--wait", help="What to wait for: nothing, the write, or its answers.")]
@@ -43,7 +46,10 @@ def write(  # a command's parameters are its options
         settings = options.settings(config, folder)
         async with wiring.open_pipeline(settings, classify=wait == "answered") as pipeline:
             reply = await pipeline.write(uri, body=given, state=fields, event_id=id_, wait=wait, timeout_s=timeout_s)
+            why = await _why_pending(pipeline, reply) if wait == "answered" else None
         _show(reply, json_=json_)
+        if why:
+            output.note(why)
         return None
 
     running.run(work, again="what was written stays; the next write, import or reindex goes on with its answers")
@@ -201,6 +207,18 @@ def _chosen(pairs: list[str]) -> dict[str, list[str]]:
             raise typer.BadParameter(f"{pair!r} is not QUESTION=VALUE, such as topic=billing")
         facets.setdefault(question, []).append(value)
     return facets
+
+
+async def _why_pending(pipeline: "Pipeline", reply: dict[str, Any]) -> str | None:
+    """Say why a write has no answers yet, and when it will have them, as far as is known."""
+    from storage import documents
+    from streams import standstill
+
+    if reply.get("status") != "pending":
+        return None
+    found = await pipeline.store.read(documents.get, reply["uri"])
+    stands = None if found is None else await standstill.of(pipeline, found.collection)
+    return None if stands is None else stands.says(1, workers=pipeline.settings.runtime == "kafka")
 
 
 def _show(reply: dict[str, Any], *, json_: bool) -> None:

@@ -9,6 +9,7 @@ from streams.cli import options, output, running
 
 if TYPE_CHECKING:
     from streams.pipeline import Pipeline
+    from streams.reindexing import Estimate
 
 app = typer.Typer(help="Reindex jobs: list them, look at one, cancel one.", no_args_is_help=True)
 POLL_S = 0.2
@@ -35,6 +36,7 @@ def reindex(
     mode: Literal["missing", "outdated", "force"] = "force" if force else "outdated" if outdated else "missing"
 
     async def work() -> int | None:
+        from facets import errors
         from storage.jobs import JobRequest
         from streams import reindexing, wiring
 
@@ -45,9 +47,13 @@ def reindex(
                 _show_plan(await reindexing.plan(pipeline, request), json_=json_)
                 return None
             job = await reindexing.start(pipeline, request)
-            if not detach:
-                await watch(pipeline, job.id)
-            _show(await reindexing.result(pipeline, job.id), json_=json_)
+            try:
+                if not detach:
+                    await watch(pipeline, job.id)
+            except (errors.EvaluatorMisconfigured, errors.EvaluatorUnavailable):
+                _show(await _result(pipeline, job.id), json_=json_)  # what has been done; the error says why no more
+                raise
+            _show(await _result(pipeline, job.id), json_=json_)
             if detach and not json_:
                 whoever = "the workers" if settings.runtime == "kafka" else "the next write, import or reindex"
                 output.note(f"left to {whoever}; how far it is: facetline jobs show {job.id}")
@@ -71,7 +77,7 @@ async def run_job(
 async def watch(pipeline: "Pipeline", job_id: str) -> None:
     """Show a job's progress until it has ended."""
     from storage import jobs
-    from streams.cli.imports import give_up_when_broken
+    from streams.cli.imports import give_up_when_stopped
 
     with output.Progress("reindexed", None) as progress:
         while True:
@@ -83,7 +89,7 @@ async def watch(pipeline: "Pipeline", job_id: str) -> None:
                 progress.at(job.total - waiting, job.total)
             if job.state not in jobs.ACTIVE:
                 return
-            give_up_when_broken(pipeline, job.request.collection, waiting)
+            await give_up_when_stopped(pipeline, job.request.collection, waiting)
             await running.rest(POLL_S, looked_s)
 
 
@@ -114,13 +120,17 @@ def list_(json_: options.Json = False, config: options.Config = None, folder: op
 def show(
     job_id: JobArgument, json_: options.Json = False, config: options.Config = None, folder: options.Folder = None
 ) -> None:
-    """Show one job."""
+    """Show one job, and what keeps it from going on, if anything is known to."""
 
     async def work() -> int | None:
-        from streams import reindexing, wiring
+        from streams import standstill, wiring
 
         async with wiring.open_pipeline(options.settings(config, folder), writes=False) as pipeline:
-            _show(await reindexing.result(pipeline, job_id), json_=json_)
+            result = await _result(pipeline, job_id)
+            why = await standstill.last_known(pipeline, result["collection"]) if _is_open(result) else None
+        _show(result, json_=json_)
+        if why:
+            output.note(why)
         return None
 
     running.run(work)
@@ -144,6 +154,18 @@ def cancel(
     running.run(work)
 
 
+async def _result(pipeline: "Pipeline", job_id: str) -> dict[str, Any]:
+    """Return a job as it is printed, with how many of its answers cost no call."""
+    from streams import reindexing
+
+    found = await reindexing.result(pipeline, job_id)
+    return {**found, "remembered": await reindexing.remembered(pipeline, job_id)}
+
+
+def _is_open(result: dict[str, Any]) -> bool:
+    return result["state"] in {"queued", "running"}
+
+
 def _show(result: dict[str, Any], *, json_: bool) -> None:
     if json_:
         output.result(result)
@@ -154,15 +176,18 @@ def _show(result: dict[str, Any], *, json_: bool) -> None:
     )
     output.text(
         f"job {result['id']}: {result['state']}, {progress.get('reindexed', 0)} reindexed,"
-        f" {progress.get('failed', 0)} failed" + (f", {others}" if others else "")
+        f" {progress.get('failed', 0)} failed"
+        + (f", {others}" if others else "")
+        + (f"; {result['remembered']} of them from memory, without a call" if result.get("remembered") else "")
     )
 
 
-def _show_plan(plan: Any, *, json_: bool) -> None:
-    tokens = plan.body_bytes // 4  # the usual rule of thumb for English
+def _show_plan(plan: "Estimate", *, json_: bool) -> None:
     if json_:
-        output.result(
-            {"dry_run": True, "documents": plan.documents, "calls": plan.calls, "tokens": tokens, "cost_usd": None}
-        )
-    else:
-        output.text(f"{plan.documents} documents, at most {plan.calls} calls, about {tokens} tokens of text")
+        numbers = {"documents": plan.documents, "calls": plan.calls, "tokens": plan.tokens, "cost_usd": plan.cost_usd}
+        output.result({"dry_run": True, **numbers})
+        return
+    cost = "at a cost that nobody knows yet" if plan.cost_usd is None else f"about ${plan.cost_usd:.4f}"
+    output.text(f"{plan.documents} documents, at most {plan.calls} calls, about {plan.tokens} tokens, {cost}")
+    by = "what the collection's calls of the last 30 days took" if plan.measured else "the size of the texts alone"
+    output.note(f"tokens and cost are an estimate, by {by}")

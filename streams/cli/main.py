@@ -2,7 +2,7 @@
 
 import typer
 
-from streams.cli import demo, documents, evaluate, imports, jobs, kafka, project, replay
+from streams.cli import cost, demo, documents, evaluate, imports, jobs, kafka, project, replay
 
 app = typer.Typer(
     name="facetline",
@@ -21,6 +21,7 @@ app.command("delete", short_help="Delete a document.")(documents.delete)
 app.command("search")(documents.search)
 app.command("reindex", short_help="Ask again: what has no answers, the outdated, or all.")(jobs.reindex)
 app.add_typer(jobs.app, name="jobs")
+app.command("cost", short_help="What calls have used up, by day or collection.")(cost.cost)
 app.command("evaluate", short_help="Measure an evaluator on labelled texts: right, sure, cost.")(evaluate.evaluate)
 app.command("worker", short_help="With Kafka: apply, answer and publish until stopped.")(kafka.worker)
 app.add_typer(kafka.topics_app, name="topics")

@@ -135,12 +135,14 @@ def doctor(json_: options.Json = False, config: options.Config = None, folder: o
             ("collections", _check_project),
             ("store", _check_store),
             ("evaluators", _check_evaluators),
+            ("calls", _check_calls),
         ]
         if settings.runtime == "kafka":
             checks += [("topics", _check_topics), ("worker", _check_worker)]
         results = [await _checked(name, check, settings) for name, check in checks]
         if not results[0]["ok"]:
-            results = [each for each in results if each["check"] != "evaluators"]  # it can only say the same again
+            again = {"evaluators", "calls"}  # they can only say the same again
+            results = [each for each in results if each["check"] not in again]
         if json_:
             for result in results:
                 output.result(result)
@@ -211,6 +213,28 @@ async def _check_evaluators(settings: "Settings") -> str:
             said.append(f"{definition.evaluator} is {definition.kind}, not asked")
     await project.close()
     return "; ".join(sorted(set(said)))
+
+
+async def _check_calls(settings: "Settings") -> str:
+    """Say which evaluators do not answer or may spend no more today, as the store knows it.
+
+    Raises:
+        EvaluatorMisconfigured: one cannot be used now, and somebody must mend it.
+    """
+    from facets import errors
+    from streams import project as project_
+    from streams import standstill, wiring
+
+    project = project_.load_project(settings)
+    await project.close()
+    try:
+        async with wiring.open_store(settings, create=False) as store:
+            lines, broken = await store.read(standstill.survey, project)
+    except errors.NotFound:
+        return "none was made yet"
+    if broken:
+        raise errors.EvaluatorMisconfigured("\n".join(lines))
+    return "\n".join(lines) or "nothing is known to stand in their way"
 
 
 async def _check_topics(settings: "Settings") -> str:
