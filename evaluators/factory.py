@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluators import decisions, embedded, recorded, temperatures, validation
+from evaluators import chat, decisions, embedded, recorded, temperatures, validation
 from evaluators.contract import Evaluator, Identity
 from facets.errors import InvalidDefinition, nearest
 
 if TYPE_CHECKING:
     from evaluators.calibration import Calibration
 
-KINDS_LATER = ("chat",)
 FITTED = "fitted"
 """What an embedded evaluator's table is given beside its own keys: a `Calibration`, or None."""
 TEMPERATURE_MIN, TEMPERATURE_MAX = 0.001, 10.0
@@ -29,10 +28,6 @@ def evaluator_from_table(name: str, table: Mapping[str, Any], *, folder: Path) -
         InvalidDefinition: with all problems of the table.
     """
     kind = table.get("kind")
-    if kind in KINDS_LATER:
-        raise InvalidDefinition(
-            [f"evaluator '{name}': kind '{kind}' needs a later version of Facetline; this one has {_listed(MAKERS)}"]
-        )
     if not isinstance(kind, str) or kind not in MAKERS:
         said = "has no kind" if kind is None else f"unknown kind {kind!r:.80}{nearest(str(kind), MAKERS)}"
         raise InvalidDefinition([f"evaluator '{name}': {said}; write kind = one of {_listed(MAKERS)}"])
@@ -110,6 +105,11 @@ def _recorded(table: Mapping[str, Any], folder: Path, problems: list[str]) -> Ev
     return recorded.Recorded(folder / str(path), confidence_source=source)
 
 
+def _chat(table: Mapping[str, Any], folder: Path, problems: list[str]) -> Evaluator | None:
+    del folder
+    return chat.chat_from_table(table, problems)
+
+
 def _decisions(table: Mapping[str, Any], folder: Path, problems: list[str]) -> Evaluator | None:
     del folder
     return decisions.decisions_from_table(table, problems)
@@ -126,6 +126,7 @@ def _listed(names: Any) -> str:
 
 
 MAKERS: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any], Path, list[str]], Evaluator | None]]] = {
+    chat.KIND: (chat.KEYS, _chat),
     decisions.KIND: (decisions.KEYS, _decisions),
     embedded.KIND: (("kind", "model", "temperature", "confidence"), _embedded),
     recorded.KIND: (("kind", "path", "confidence_source"), _recorded),

@@ -12,6 +12,7 @@ from evaluators import factory
 from evaluators.contract import Evaluator, Identity
 from facets.errors import InvalidDefinition
 
+CHAT = {"kind": "chat", "model": "openai/gpt-4.1-mini"}
 DECISIONS = {"kind": "decisions", "model": "typesafe/jev-1.14.0"}
 
 
@@ -59,11 +60,16 @@ def test_a_recording_is_found_beside_the_project_file(tmp_path: Path):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({}, "has no kind; write kind = one of 'decisions', 'embedded', 'recorded'"),
+        ({}, "has no kind; write kind = one of 'chat', 'decisions', 'embedded', 'recorded'"),
         ({"kind": 3}, "unknown kind 3"),
         ({"kind": ["embedded"]}, "unknown kind ['embedded']"),
         ({"kind": "embeded"}, "unknown kind 'embeded' (did you mean 'embedded'?)"),
-        ({"kind": "chat", "model": "openai/x"}, "kind 'chat' needs a later version"),
+        ({"kind": "chat"}, "model is 'provider/model', for example 'openai/gpt-4.1-mini'; there is none"),
+        ({"kind": "chat", "model": "gpt-4.1"}, "model is 'provider/model'"),
+        ({**CHAT, "api_base": "here"}, "api_base is the server's address"),
+        ({**CHAT, "output": "xml"}, "output is one of 'auto', 'schema'"),
+        ({**CHAT, "outptu": "tool"}, "unknown key 'outptu' (did you mean 'output'?)"),
+        ({**CHAT, "long_body": "head_tail"}, "needs context_tokens"),
         ({"kind": "decisions"}, "model is 'provider/model', for example 'typesafe/jev-1.14.0'; there is none"),
         ({"kind": "decisions", "model": "jev-1.14.0"}, "model is 'provider/model', for example"),
         ({"kind": "decisions", "model": "typesafe/"}, "model is 'provider/model'"),
@@ -101,6 +107,16 @@ def test_a_mistake_is_named(table: dict[str, Any], message: str, tmp_path: Path)
 def test_a_key_in_the_place_of_its_variable_is_not_repeated():
     """Who writes the key itself into the file does not find it in a message too."""
     assert not any("sk-0123" in problem for problem in refused({**DECISIONS, "api_key_env": "sk-0123"}))
+
+
+def test_a_chat_models_address_and_key_change_no_fingerprint():
+    """Only what changes answers is in its identity; how a body is cut is, where it is cut at all."""
+    plain = make(CHAT).identity
+    elsewhere = {**CHAT, "api_base": "http://127.0.0.1:1", "api_key_env": "K", "context_tokens": 9000}
+    cut = [{**elsewhere, "long_body": "head_tail", "context_tokens": tokens} for tokens in (9000, 8000)]
+
+    assert make(elsewhere).identity == plain
+    assert len({repr(make(table).identity) for table in (CHAT, *cut, {**CHAT, "instructions": "Be strict."})}) == 4
 
 
 def test_an_address_and_a_key_change_no_fingerprint():

@@ -1,0 +1,233 @@
+"""Any chat model as an evaluator, through litellm: all questions of a collection in one completion.
+
+The sheet of questions (`chat_sheet`) becomes a request (`chat_prompt`, `chat_shapes`), and the one reply to it
+(`chat_reply`) answers (`chat_answers`, `token_mass`) or fails. What the model can take is not looked up but found out,
+and remembered for as long as the process runs: see `chat_shapes`.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+
+from evaluators import (
+    chat_answers,
+    chat_prompt,
+    chat_reply,
+    chat_settings,
+    chat_shapes,
+    chat_sheet,
+    connections,
+    long_bodies,
+    models,
+)
+from evaluators.chat_prompt import PROMPT_VERSION, Prompt
+from evaluators.chat_settings import LOGPROBS, PERMUTED, VERBAL, Settings
+from evaluators.chat_shapes import Mode
+from evaluators.chat_sheet import Order, Sheet
+from evaluators.contract import Evaluated, Identity, Limits
+from evaluators.long_bodies import Fitted
+from evaluators.models import Connection
+from facets.errors import EvaluationFailed, EvaluatorMisconfigured, EvaluatorUnavailable, PipelineError, Spent
+from facets.questions import Question
+
+KIND = "chat"
+EXAMPLE = "openai/gpt-4.1-mini"
+KEYS = ("kind", *connections.KEYS, *chat_settings.KEYS, *long_bodies.KEYS)
+LIMITS = Limits(
+    question_types=frozenset({"choice", "boolean", "score"}),
+    options_max=chat_sheet.OPTIONS_MAX,
+    levels_max=chat_sheet.LEVELS_MAX,
+)
+STEPS_MAX = 16
+"""More than there is to take away from a request."""
+
+ROOM_MIN = 100
+"""Tokens that must be left for a body; questions that leave less are too long for the model."""
+
+PROMPTS_KEPT = 64
+"""Collections that ask the same evaluator; a prompt takes some kilobytes."""
+
+ABOUT_THE_BODY = frozenset({"too_long", "content_filter", "refused"})
+"""Reasons that no other way of asking mends."""
+
+log = structlog.get_logger(__name__)
+
+
+class Chat:
+    """Ask one chat model.
+
+    Args:
+        connection: The model, and where and as whom it is asked.
+        settings: What answers depend on besides.
+        long_body: `fail` or `head_tail`, for bodies beyond the context.
+        context_tokens: What the model takes of questions, body and reply; None leaves it to the provider to say.
+        nonce: Draws what a body cannot know; anew for every call.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        settings: Settings | None = None,
+        *,
+        long_body: str = long_bodies.FAIL,
+        context_tokens: int | None = None,
+        nonce: Callable[[], str] = lambda: secrets.token_hex(8),
+    ) -> None:
+        self._connection = connection
+        self._settings = settings or Settings()
+        self._long_body = long_body
+        self._context_tokens = context_tokens
+        self._nonce = nonce
+        self._mode = self._settings.first_mode
+        self._prompts: dict[tuple[int, bool], tuple[Mapping[str, Question], Prompt]] = {}
+
+    @property
+    def kind(self) -> str:
+        """The kind's name."""
+        return KIND
+
+    @property
+    def identity(self) -> Identity:
+        """The model, the table's parameters, how long bodies are cut, and the version of the words it is asked with."""
+        parameters = {**self._settings.parameters, "long_body": self._long_body}
+        if self._long_body == long_bodies.HEAD_TAIL:
+            parameters["context_tokens"] = self._context_tokens
+        return Identity(KIND, self._connection.model, parameters, PROMPT_VERSION)
+
+    @property
+    def limits(self) -> Limits:
+        """All kinds of question."""
+        return LIMITS
+
+    @property
+    def mode(self) -> Mode:
+        """How the model is asked now."""
+        return self._mode
+
+    async def evaluate(self, body: str, questions: Mapping[str, Question], *, key: str, deadline_s: float) -> Evaluated:
+        """Answer all `questions` about `body`, in one provider call.
+
+        Raises:
+            EvaluatorUnavailable: try again; uncounted where this call found out how to ask the next one.
+            EvaluatorMisconfigured: the model refuses what the table sets, or every way of asking.
+            EvaluationFailed: the model refuses the body, or its reply is no answer.
+        """
+        clock = asyncio.get_running_loop().time
+        until_s = clock() + deadline_s
+        for _ in range(STEPS_MAX):
+            mode = self._mode
+            prompt = self._prompt(questions, key, letters=mode.with_letters)
+            fitted = self._fitted(body, prompt, mode)
+            request = self._request(mode, prompt, fitted.text)
+            try:
+                response = await models.call("acompletion", self._connection, deadline_s=until_s - clock(), **request)
+            except PipelineError as error:
+                self._refused(mode, error)
+                continue
+            return self._evaluated(response, mode, prompt.sheet, fitted.notes)
+        raise EvaluatorMisconfigured(f"{self._connection.model} refuses every way of asking it.")
+
+    async def close(self) -> None:
+        """Close the connections; safe to call twice."""
+        await models.close()
+
+    def _prompt(self, questions: Mapping[str, Question], key: str, *, letters: bool) -> Prompt:
+        """Return what is asked with; it is made anew only where it depends on the document."""
+        if self._settings.option_order == PERMUTED:
+            return self._made(questions, chat_sheet.permuted(self._settings.seed or 0, key), letters)
+        known = self._prompts.get((id(questions), letters))
+        if known is None or known[0] is not questions:
+            if len(self._prompts) >= PROMPTS_KEPT:
+                self._prompts.clear()
+            known = questions, self._made(questions, chat_sheet.fixed, letters)
+            self._prompts[id(questions), letters] = known
+        return known[1]
+
+    def _made(self, questions: Mapping[str, Question], order: Order, letters: bool) -> Prompt:
+        sure = self._settings.confidence == VERBAL
+        sheet = chat_sheet.sheet_of(questions, order=order, letters=letters, sure=sure)
+        return chat_prompt.prompt_of(sheet, extra=self._settings.instructions)
+
+    def _fitted(self, body: str, prompt: Prompt, mode: Mode) -> Fitted:
+        """Return as much of `body` as the context has room for beside questions and reply."""
+        if self._context_tokens is None:
+            return long_bodies.fit(body, tokens_max=len(body), policy=long_bodies.FAIL)
+        asked = long_bodies.tokens_of(prompt.instructions) + long_bodies.tokens_of(str(prompt.schema))
+        room = self._context_tokens - asked - chat_shapes.tokens_max(mode, prompt)
+        if room < ROOM_MIN:
+            mend = "shorten them, or say by context_tokens what the model takes"
+            of = f"the model's {self._context_tokens} tokens"
+            raise EvaluatorMisconfigured(f"Questions (about {asked} tokens) and reply leave no room in {of}: {mend}.")
+        return long_bodies.fit(body, tokens_max=room, policy=self._long_body)
+
+    def _request(self, mode: Mode, prompt: Prompt, body: str) -> dict[str, Any]:
+        nonce = self._nonce()
+        while nonce in body:
+            nonce = self._nonce()
+        return chat_shapes.request(mode, prompt, body=body, nonce=nonce)
+
+    def _refused(self, mode: Mode, error: PipelineError) -> None:
+        """Take away what `error` refuses, and return if nothing was sent yet; else raise what this call comes to."""
+        cause = error.__cause__
+        about_body = isinstance(error, EvaluationFailed) and error.reason in ABOUT_THE_BODY
+        part = None if about_body else chat_shapes.refused_part(cause, mode)
+        if part is None:
+            raise error
+        less = chat_shapes.without(mode, part)
+        if less is None:
+            mend = "Every way of asking was refused." if part == "shape" else "Delete it from the evaluator's table."
+            named = mode.shape if part == "shape" else part
+            message = f"The model refuses '{named}', and there is no other way to ask. {mend} {error.message}"
+            raise EvaluatorMisconfigured(message) from error
+        self._learn(mode, less, part)
+        if not chat_shapes.before_sending(cause):
+            raise self._ask_anew(f"refused {part}: {error.message}") from error
+
+    def _evaluated(self, response: Any, mode: Mode, sheet: Sheet, notes: Mapping[str, Any] | None) -> Evaluated:
+        model = getattr(response, "model", None) or self._connection.model
+        spent = Spent(model, models.usage_of(response), models.cost_of(response, self._connection))
+        try:
+            answers = chat_answers.answers(chat_reply.reply_of(response), sheet)
+        except chat_reply.CutOff as error:
+            more = chat_shapes.with_more_tokens(mode)
+            if more is None:
+                error.spent = spent
+                raise
+            self._learn(mode, more, "max_tokens")
+            raise self._ask_anew("ran out of tokens", spent) from error
+        except chat_answers.Undecided as error:
+            self._learn(mode, chat_shapes.without(mode, "letters") or mode, "logprobs")
+            raise self._ask_anew("has no usable token probabilities", spent) from error
+        except (EvaluationFailed, EvaluatorUnavailable) as error:
+            error.spent = spent  # the call was made, and is paid for
+            raise
+        confident = any(answer.confidence is not None for answer in answers.values())
+        source = VERBAL if self._settings.confidence == VERBAL else LOGPROBS
+        return Evaluated(answers, model, source if confident else None, spent.usage, spent.cost_usd, notes)
+
+    def _learn(self, mode: Mode, better: Mode, part: str) -> None:
+        """Ask in the `better` mode from now on, unless another call has found out something meanwhile."""
+        if self._mode == mode:
+            self._mode = better
+            log.info("chat_request_changed", model=self._connection.model, part=part, shape=better.shape)
+
+    def _ask_anew(self, what: str, spent: Spent | None = None) -> EvaluatorUnavailable:
+        message = f"{self._connection.model} {what}; it is asked in another way from now on."
+        return EvaluatorUnavailable(message, counted=False, spent=spent)
+
+
+def chat_from_table(table: Mapping[str, Any], problems: list[str]) -> Chat | None:
+    """Return the evaluator that a table describes; what is wrong with it goes into `problems`."""
+    connection = connections.connection_from_table(table, problems, example=EXAMPLE)
+    settings = chat_settings.settings_from_table(table, problems)
+    policy, context_tokens = long_bodies.policy_from_table(table, problems)
+    if policy == long_bodies.HEAD_TAIL and context_tokens is None:
+        problems.append(
+            "long_body = 'head_tail' needs context_tokens: what the model takes of questions, body and reply"
+        )
+    if problems:
+        return None
+    return Chat(connection, settings, long_body=policy, context_tokens=context_tokens)

@@ -1,0 +1,197 @@
+"""How one model can be asked, found out by asking: what it does not take is left out from then on.
+
+A request begins with all that makes answers better (a schema, token probabilities, temperature 0), and a refusal takes
+away what it names: *schema → tool → JSON → text* for the reply's shape, one by one for the rest. What litellm refuses
+before anything is sent is taken away within the call. A provider's refusal ends the call, and the document is asked
+about again in the new mode, on nobody's account. Nothing that was set by name in the evaluator's table is taken away.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any, Literal
+
+from evaluators import chat_prompt
+from evaluators.chat_prompt import Prompt
+
+Shape = Literal["schema", "tool", "json_object", "text"]
+SHAPES: tuple[Shape, ...] = ("schema", "tool", "json_object", "text")
+
+ALTERNATIVES_MAX = 20
+"""Alternatives of a token that providers give at most; OpenAI's limit."""
+ALTERNATIVES_MORE = 5
+"""Asked for beyond the codes: room for what merges with a quote, and for what is no code."""
+
+TOKENS_BASE, TOKENS_EACH = 256, 32
+"""A reply without thoughts has some 10 tokens a question; a fence or a polite word must not cut it off."""
+TOKENS_THINKING = 4096
+"""What thoughts may take besides, once a model turns out to have some."""
+
+REFUSING = frozenset({400, 404, 415, 422, 500, 501})
+"""Statuses by which servers refuse a parameter."""
+WORDS_CHARS_MAX = 2000
+"""A refusal says what it is about at its beginning; further on it may quote the document."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """What a request has.
+
+    `thinking` is room for thoughts: None until a reply was cut off for want of it, False when it was refused. `tokens`
+    is the table's own limit. `fixed` are the parts that the table set by name.
+    """
+
+    shape: Shape = "schema"
+    logprobs: int | Literal["auto"] | None = "auto"
+    temperature: float | None = 0.0
+    reasoning_effort: str | None = None
+    parallel: bool = True
+    system: bool = True
+    letters: bool = True
+    thinking: bool | None = None
+    tokens: int | None = None
+    fixed: frozenset[str] = frozenset()
+
+    @property
+    def with_logprobs(self) -> bool:
+        """Whether token probabilities are asked for; those of a tool call are of no use."""
+        return self.logprobs is not None and self.shape != "tool"
+
+    @property
+    def with_letters(self) -> bool:
+        """Whether a boolean is asked as a letter."""
+        return self.letters and self.with_logprobs
+
+
+_PATTERNS = {
+    "logprobs": r"log_?prob|not JSON compliant",
+    "temperature": r"temperature",
+    "parallel": r"parallel_?tool_?calls|parallel tool",
+    "reasoning_effort": r"reasoning|thinking",
+    "system": r"(?:system|developer) (?:role|message|instruction|prompt)",
+    "thinking": r"max_?(?:completion_?|output_?)?tokens",
+    "schema": r"response_?format|schema|structured|output_?(?:format|config)|guided|grammar|json|too many states",
+    "tool": r"tool|function",
+    "json_object": r"response_?format|json",
+    "text": r"response_?format|json_?schema|json_?object|tool",
+}
+PATTERNS = {part: re.compile(pattern, re.IGNORECASE) for part, pattern in _PATTERNS.items()}
+"""Words by which a refusal names a part of a request; the first that fits counts, so the plainest come first."""
+
+
+NO_ENDPOINT = re.compile(r"no (?:allowed |available )?endpoints?", re.IGNORECASE)
+"""How a router of models says that none of its providers takes a parameter."""
+
+
+def refused_part(error: BaseException | None, mode: Mode) -> str | None:
+    """Return the part of a request in `mode` that litellm's `error` refuses, None when it is about something else."""
+    status = getattr(error, "status_code", None)
+    if error is None or not (before_sending(error) or status in REFUSING):
+        return None
+    words = _words(error)
+    if status == HTTPStatus.NOT_FOUND and not NO_ENDPOINT.search(words):
+        return None  # there is no such model, whatever it is called
+    named = [part for part in (*_parts(mode), mode.shape) if PATTERNS[part].search(words)]
+    if not named:
+        return None
+    return "shape" if named[0] == mode.shape else named[0]
+
+
+def _words(error: BaseException) -> str:
+    """Return what an error says, without the model's name, which may hold any word."""
+    said = f"{getattr(error, 'param', None) or ''} {getattr(error, 'message', None) or error}"
+    model = getattr(error, "model", None)
+    names = [model, model.partition("/")[2]] if isinstance(model, str) else []
+    for name in filter(None, names):
+        said = said.replace(name, "…")
+    return said[:WORDS_CHARS_MAX]
+
+
+def before_sending(error: BaseException | None) -> bool:
+    """Say whether litellm refused the request itself, so that nothing was sent."""
+    return type(error).__name__ == "UnsupportedParamsError"
+
+
+def without(mode: Mode, part: str) -> Mode | None:
+    """Return `mode` without a refused part, None when there is no way left to ask."""
+    if part in mode.fixed:
+        return None
+    match part:
+        case "shape":
+            further = SHAPES[SHAPES.index(mode.shape) + 1 :]
+            return replace(mode, shape=further[0]) if further else None
+        case "logprobs" | "temperature" | "reasoning_effort":
+            return replace(mode, **{part: None})
+        case _:
+            return replace(mode, **{part: False})
+
+
+def with_more_tokens(mode: Mode) -> Mode | None:
+    """Return `mode` with room for thoughts, None when it has it or the table sets the limit."""
+    return replace(mode, thinking=True) if mode.thinking is None and mode.tokens is None else None
+
+
+def request(mode: Mode, prompt: Prompt, *, body: str, nonce: str) -> dict[str, Any]:
+    """Return the arguments of the completion that asks about `body`."""
+    parts: dict[str, Any] = {
+        "messages": _messages(mode, prompt.instructions, chat_prompt.fenced(body, nonce)),
+        "max_tokens": tokens_max(mode, prompt),
+        **_shape(mode, prompt),
+    }
+    if mode.temperature is not None:
+        parts["temperature"] = mode.temperature
+    if mode.reasoning_effort is not None:
+        parts["reasoning_effort"] = mode.reasoning_effort
+    if mode.with_logprobs:
+        parts["logprobs"] = True
+        parts["top_logprobs"] = _alternatives(prompt) if mode.logprobs == "auto" else mode.logprobs
+    return parts
+
+
+def _parts(mode: Mode) -> list[str]:
+    """Return the parts that a request in `mode` has and could do without."""
+    has = {
+        "logprobs": mode.with_logprobs,
+        "temperature": mode.temperature is not None,
+        "parallel": mode.shape == "tool" and mode.parallel,
+        "reasoning_effort": mode.reasoning_effort is not None,
+        "system": mode.system,
+        "thinking": bool(mode.thinking),
+    }
+    return [part for part, had in has.items() if had]
+
+
+def _messages(mode: Mode, instructions: str, text: str) -> list[dict[str, str]]:
+    if not mode.system:
+        return [{"role": "user", "content": f"{instructions}\n\n{text}"}]
+    return [{"role": "system", "content": instructions}, {"role": "user", "content": text}]
+
+
+def _shape(mode: Mode, prompt: Prompt) -> dict[str, Any]:
+    name = chat_prompt.TOOL_NAME
+    match mode.shape:
+        case "schema":
+            form = {"name": name, "strict": True, "schema": prompt.schema}
+            return {"response_format": {"type": "json_schema", "json_schema": form}}
+        case "tool":
+            function = {"name": name, "description": "Give the answers.", "parameters": prompt.schema}
+            parts: dict[str, Any] = {
+                "tools": [{"type": "function", "function": function}],
+                "tool_choice": {"type": "function", "function": {"name": name}},
+            }
+            return {**parts, "parallel_tool_calls": False} if mode.parallel else parts
+        case "json_object":
+            return {"response_format": {"type": "json_object"}}
+        case "text":
+            return {}
+
+
+def _alternatives(prompt: Prompt) -> int:
+    return min(ALTERNATIVES_MAX, max(len(line.codes) for line in prompt.sheet) + ALTERNATIVES_MORE)
+
+
+def tokens_max(mode: Mode, prompt: Prompt) -> int:
+    """Return how many tokens a reply may have."""
+    if mode.tokens is not None:
+        return mode.tokens
+    return TOKENS_BASE + TOKENS_EACH * len(prompt.sheet) + (TOKENS_THINKING if mode.thinking else 0)

@@ -1,0 +1,139 @@
+"""How a model's token probabilities spread over the codes that it could have answered with.
+
+A reply's tokens come with their likeliest alternatives. The token that holds the first character of an answer says how
+likely each code was there: alternatives count when, behind the same structural characters as the token itself (` "`,
+`":"`), they are a code that ends or closes its quote. What they add up to, the mass, is checked before anything is made
+of it: under guided decoding a letter may be forced that the model would hardly have said.
+
+Nothing is invented: where the tokens do not spell the reply, or the mass does not do, there is no share.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+MASS_MIN = 0.5
+"""Below, most of the probability is on something that is no code, and the shares of the rest say little."""
+
+MISSING_MAX = 0.01
+"""Codes that were not among the alternatives have no more than this together, or there is no distribution."""
+
+LOGPROB_MIN = -9998.0
+"""Servers write -9999 (or minus infinity) where a token is ruled out."""
+
+LOGPROB_MAX = 1e-6
+"""The logarithm of a probability is never positive, but for the last digits of somebody's float32."""
+
+DECIMALS = 6
+"""Of shares: finer ones differ from call to call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token of a reply, and the probability of each text that could have stood there (its own among them)."""
+
+    text: str
+    chances: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """What the codes have of their common mass: that of the chosen one, and of all where all are known."""
+
+    chosen: float
+    by_code: Mapping[str, float] | None
+
+
+def tokens_of(told: Any) -> list[Token]:
+    """Return a reply's tokens from what litellm has of them; none where that is not what it should be."""
+    content = _part(told, "content")
+    if not isinstance(content, list | tuple):
+        return []
+    tokens = [_token(each) for each in content]
+    known = [token for token in tokens if token is not None]
+    return known if len(known) == len(tokens) else []
+
+
+def start_of(tokens: Iterable[Token], text: str) -> int | None:
+    """Return where `text` starts in what the tokens spell; None when they spell something else.
+
+    White space around, and tokens behind (an end mark), make no difference.
+    """
+    spelled = "".join(token.text for token in tokens)
+    if not text.strip() or not spelled.lstrip().startswith(text.strip()):
+        return None
+    return (len(spelled) - len(spelled.lstrip())) - (len(text) - len(text.lstrip()))
+
+
+def shares(
+    tokens: Iterable[Token], place: int, *, codes: Collection[str], chosen: str, closing: str = '"'
+) -> Shares | None:
+    """Return how the probability at `place`, a character's place in what the tokens spell, spreads over `codes`.
+
+    Args:
+        tokens: The whole reply.
+        place: Where the chosen code begins.
+        codes: All that could have been answered; none may be the beginning of another.
+        chosen: The code that was.
+        closing: What may follow a code within a token.
+    """
+    found = _at(tokens, place)
+    if found is None:
+        return None
+    token, before = found
+    masses = _masses(token, before, codes, closing)
+    mass, chosen_mass = math.fsum(masses.values()), masses.get(chosen, 0.0)
+    if not MASS_MIN <= mass <= 1 + MISSING_MAX or chosen_mass < max(masses.values()):
+        return None
+    share = {code: round(masses.get(code, 0.0) / mass, DECIMALS) for code in codes}
+    complete = len(masses) == len(codes) or mass > 1 - MISSING_MAX
+    return Shares(share[chosen], share if complete else None)
+
+
+def _at(tokens: Iterable[Token], place: int) -> tuple[Token, str] | None:
+    """Return the token that holds a place, and what it has before."""
+    position = 0
+    for token in tokens:
+        if position <= place < position + len(token.text):
+            return token, token.text[: place - position]
+        position += len(token.text)
+    return None
+
+
+def _masses(token: Token, before: str, codes: Collection[str], closing: str) -> dict[str, float]:
+    masses: dict[str, float] = {}
+    for text, chance in token.chances.items():
+        if not text.startswith(before):
+            continue
+        rest = text[len(before) :]
+        code, end, _ = rest.partition(closing)
+        if code in codes and (end or rest == code):
+            masses[code] = masses.get(code, 0.0) + chance
+    return masses
+
+
+def _token(told: Any) -> Token | None:
+    text = _part(told, "token")
+    if not isinstance(text, str):
+        return None
+    alternatives = _part(told, "top_logprobs")
+    listed = [*(alternatives if isinstance(alternatives, list | tuple) else ()), told]
+    chances: dict[str, float] = {}
+    for each in listed:
+        name, chance = _part(each, "token"), _chance(_part(each, "logprob"))
+        if isinstance(name, str) and chance is not None:
+            chances.setdefault(name, chance)
+    return Token(text, chances)
+
+
+def _chance(logprob: Any) -> float | None:
+    if isinstance(logprob, bool) or not isinstance(logprob, int | float):
+        return None
+    if not LOGPROB_MIN < logprob <= LOGPROB_MAX:  # not a NaN or an infinity either
+        return None
+    return math.exp(logprob)
+
+
+def _part(thing: Any, name: str) -> Any:
+    return thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
