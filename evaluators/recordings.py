@@ -5,10 +5,12 @@ reviewed. A call is found again by its key: the hash of all that its answer depe
 evaluator gets in.
 """
 
+import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -170,7 +172,10 @@ def read(path: Path) -> dict[str, Call]:
 
 
 class Writer:
-    """Appends calls to a file, each whole or not at all; used in a `with`. A file cut off in a line loses that line."""
+    """Appends calls to a file, each whole or not at all; used in a `with`. A file cut off in a line loses that line.
+
+    Any number of processes of one machine may append to a file at once.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -178,7 +183,8 @@ class Writer:
 
     def __enter__(self) -> Self:
         self._file = self._path.open("ab+", buffering=0)
-        _cut_torn_line(self._file)
+        with _locked(self._file):
+            _cut_torn_line(self._file)
         return self
 
     def __exit__(
@@ -197,9 +203,20 @@ class Writer:
         if self._file is None:
             raise ValueError("the file is closed; append within the `with`")
         line = (encode(call, questions) + "\n").encode()
-        written = self._file.write(line)
+        with _locked(self._file):
+            written = self._file.write(line)
         if written != len(line):  # a full disk takes a part; the next start cuts it off
             raise OSError(f"{self._path} took {written} of {len(line)} bytes")
+
+
+@contextmanager
+def _locked(file: BinaryIO) -> Iterator[None]:
+    """Keep others from writing: a line that is half there while it is written is not one to be cut off."""
+    fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _cut_torn_line(file: BinaryIO) -> None:

@@ -38,6 +38,8 @@ class Classifying:
 
 def assignments(project: Project) -> dict[str, Assignment]:
     """Return what a process may ask, by collection."""
+    if project.settings.calls != "live":
+        log.warning("calls_not_live", mode=project.settings.calls, file=str(project.settings.calls_file))
     return {
         each.name: Assignment(each, project.evaluators[each.evaluator], project.limits[each.evaluator])
         for each in project.definitions

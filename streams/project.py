@@ -8,13 +8,13 @@ import importlib
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from evaluators import factory
+from evaluators import call_file, factory, recorded
 from evaluators.contract import Evaluator
 from facets import collections as collections_
 from facets import errors
@@ -27,6 +27,7 @@ from streams.settings import Settings
 TABLES = ("settings", "evaluators", "collections")
 KIND_LIMITS: dict[str, dict[str, Any]] = {"recorded": {"concurrency": 64}}
 """Limits by evaluator kind where the general ones do not fit: a recording answers at once, so only slots bound it."""
+PROVIDER_LIMITS = ("requests_per_minute", "tokens_per_minute", "max_usd_per_day")
 LIMITS = tuple(field.name for field in fields(CallLimits))
 
 
@@ -74,7 +75,31 @@ def load_project(settings: Settings) -> Project:
     if reading.problems:
         raise errors.InvalidDefinition(reading.problems)
     warnings = tuple(warning for each in reading.collections for warning in collections_.warnings(each))
-    return Project(settings, tuple(definitions), reading.evaluators, reading.limits, warnings)
+    evaluators = _with_recorded_calls(settings, reading.evaluators)
+    limits = reading.limits
+    if settings.calls == "replay":  # a provider's limits are none of a file's
+        limits = {name: replace(each, **dict.fromkeys(PROVIDER_LIMITS)) for name, each in limits.items()}
+    return Project(settings, tuple(definitions), evaluators, limits, warnings)
+
+
+def _with_recorded_calls(settings: Settings, evaluators: Mapping[str, Evaluator]) -> Mapping[str, Evaluator]:
+    """Put the file of recorded calls before all evaluators, where the settings want it; `recorded` needs none.
+
+    Raises:
+        InvalidSettings: calls are to be replayed, and there is no file.
+    """
+    if settings.calls == "live":
+        return evaluators
+    if settings.calls == "replay" and not settings.calls_file.exists():
+        raise errors.InvalidSettings(
+            f"calls = 'replay', but there is no {settings.calls_file}; make it with FACETLINE_CALLS=record, or name"
+            " another one with FACETLINE_CALLS_FILE"
+        )
+    file = call_file.CallFile(settings.calls_file, settings.calls)
+    return {
+        name: each if each.kind == recorded.KIND else call_file.FromFile(each, file)
+        for name, each in evaluators.items()
+    }
 
 
 class _Reading:

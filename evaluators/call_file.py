@@ -1,0 +1,162 @@
+"""Evaluators that answer from a file of recorded calls, and (in the mode `record`) add to it what is not there.
+
+The wrapped evaluator's identity stays, so the answers have the fingerprint that live ones have. In the mode `replay` it
+is never asked: a call that the file does not have is an error. What passes by itself (rate limits, an unreachable
+provider) is not recorded; a refusal or an answer that does not fit is, because it would come again.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from evaluators import factory, recordings, validation
+from evaluators.contract import Evaluated, Evaluator, Identity, Limits
+from evaluators.recordings import Asker, Call, Problem
+from facets import definitions
+from facets.errors import EvaluationFailed, EvaluatorMisconfigured, InvalidAnswer
+from facets.questions import Question
+
+Mode = Literal["record", "replay"]
+NOTE = "recorded_call"
+"""Note of an answer that came from the file: this time it cost nothing."""
+MESSAGE_CHARS_MAX = 300
+_PRIVATE = re.compile(r"\w+://\S+|\b(?=[\w.-]*\d)[\w.-]{20,}\b")
+"""Addresses, and words that may be a key: a recording is read by many."""
+
+
+class CallFile:
+    """The calls of one file, shared by all evaluators of a process; read when the first one is looked for."""
+
+    def __init__(self, path: Path, mode: Mode) -> None:
+        self.path = path
+        self.mode = mode
+        self._reading = asyncio.Lock()
+        self._calls: dict[str, Call] | None = None
+
+    async def find(self, key: str) -> Call | None:
+        """Return the call with this key.
+
+        Raises:
+            EvaluatorMisconfigured: the file is damaged or cannot be read.
+        """
+        async with self._reading:
+            if self._calls is None:
+                try:
+                    self._calls = await asyncio.to_thread(recordings.read, self.path)
+                except (recordings.InvalidRecording, OSError) as error:
+                    raise EvaluatorMisconfigured(f"recorded calls: {error}") from error
+        return self._calls.get(key)
+
+    def add(self, call: Call, questions: Mapping[str, Question]) -> None:
+        """Write a new call down.
+
+        Raises:
+            EvaluatorMisconfigured: the file cannot be written.
+        """
+        try:
+            with recordings.Writer(self.path) as file:
+                file.append(call, questions)
+        except OSError as error:
+            raise EvaluatorMisconfigured(f"recorded calls: {self.path} cannot be written: {error}") from error
+        if self._calls is not None:
+            self._calls[call.key] = call
+
+
+class FromFile:
+    """An evaluator whose calls are in a file."""
+
+    def __init__(self, live: Evaluator, file: CallFile, *, clock: Callable[[], float] = time.perf_counter) -> None:
+        """Wrap `live`; `clock` measures what a call takes."""
+        self._live = live
+        self._file = file
+        self._clock = clock
+
+    @property
+    def kind(self) -> str:
+        """The wrapped evaluator's kind."""
+        return self._live.kind
+
+    @property
+    def identity(self) -> Identity:
+        """The wrapped evaluator's identity."""
+        return self._live.identity
+
+    @property
+    def limits(self) -> Limits:
+        """The wrapped evaluator's limits; a replayed call costs nothing."""
+        limits = self._live.limits
+        return replace(limits, is_free=True) if self._file.mode == "replay" else limits
+
+    async def evaluate(self, body: str, questions: Mapping[str, Question], *, key: str, deadline_s: float) -> Evaluated:
+        """Return the recorded call's answers; without one ask the live evaluator, or fail in the mode `replay`.
+
+        Raises:
+            EvaluationFailed: as recorded; or `evaluator_error`, there is no such call.
+            EvaluatorMisconfigured: the file cannot be used.
+        """
+        found = await self._file.find(recordings.key_of(self.identity, questions, body))
+        if found is not None:
+            return _told(found)
+        if self._file.mode == "replay":
+            raise EvaluationFailed(
+                "evaluator_error",
+                f"{self._file.path.name} has no call of {self.kind} '{self.identity.model}' about this body and these"
+                " questions; record it with FACETLINE_CALLS=record",
+            )
+        return await self._ask(body, questions, key, deadline_s)
+
+    async def _ask(self, body: str, questions: Mapping[str, Question], key: str, deadline_s: float) -> Evaluated:
+        started_s = self._clock()
+        try:
+            said = await self._live.evaluate(body, questions, key=key, deadline_s=deadline_s)
+        except EvaluationFailed as failed:
+            self._keep(body, questions, started_s, error=failed)
+            raise
+        try:
+            validation.check_evaluated(questions, said)
+        except InvalidAnswer as invalid:
+            self._keep(body, questions, started_s, error=invalid)
+        else:
+            self._keep(body, questions, started_s, said=said)
+        return said
+
+    def _keep(
+        self,
+        body: str,
+        questions: Mapping[str, Question],
+        started_s: float,
+        *,
+        said: Evaluated | None = None,
+        error: EvaluationFailed | None = None,
+    ) -> None:
+        identity = self.identity
+        fingerprint = definitions.fingerprint(questions, factory.fingerprint_identity(identity))
+        call = Call(
+            key=recordings.key_of(identity, questions, body),
+            body=body,
+            asker=Asker(self.kind, identity.model, fingerprint),
+            latency_ms=(self._clock() - started_s) * 1000,
+            evaluated=said,
+            error=None if error is None else Problem(error.reason, _public(error.message)),
+        )
+        self._file.add(call, questions)
+
+    async def close(self) -> None:
+        """Close the wrapped evaluator."""
+        await self._live.close()
+
+
+def _told(call: Call) -> Evaluated:
+    """Return what the call said, as one that used nothing up."""
+    if call.error is not None or call.evaluated is None:
+        problem = call.error or Problem("evaluator_error", "the recorded call has no answers")
+        raise EvaluationFailed(problem.reason, problem.message)
+    return replace(call.evaluated, usage=None, cost_usd=0.0, notes={**(call.evaluated.notes or {}), NOTE: True})
+
+
+def _public(message: str) -> str:
+    return _PRIVATE.sub("…", message)[:MESSAGE_CHARS_MAX]
