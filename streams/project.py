@@ -27,7 +27,6 @@ from streams.settings import Settings
 TABLES = ("settings", "evaluators", "collections")
 KIND_LIMITS: dict[str, dict[str, Any]] = {"recorded": {"concurrency": 64}}
 """Limits by evaluator kind where the general ones do not fit: a recording answers at once, so only slots bound it."""
-PROVIDER_LIMITS = ("requests_per_minute", "tokens_per_minute", "max_usd_per_day")
 LIMITS = tuple(field.name for field in fields(CallLimits))
 
 
@@ -78,8 +77,12 @@ def load_project(settings: Settings) -> Project:
     evaluators = _with_recorded_calls(settings, reading.evaluators)
     limits = reading.limits
     if settings.calls == "replay":  # a provider's limits are none of a file's
-        limits = {name: replace(each, **dict.fromkeys(PROVIDER_LIMITS)) for name, each in limits.items()}
+        limits = {name: _unbounded(each) for name, each in limits.items()}
     return Project(settings, tuple(definitions), evaluators, limits, warnings)
+
+
+def _unbounded(limits: CallLimits) -> CallLimits:
+    return replace(limits, requests_per_minute=None, tokens_per_minute=None, max_usd_per_day=None)
 
 
 def _with_recorded_calls(settings: Settings, evaluators: Mapping[str, Evaluator]) -> Mapping[str, Evaluator]:
