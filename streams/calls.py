@@ -105,7 +105,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """It may pass when tried again; `misconfigured` when no try can help before somebody mends the evaluator."""
+    """It may pass when tried again; `misconfigured` when no try can help before somebody mends the evaluator.
+
+    Not `counted`: the call only found out how to ask the next one, so that it says nothing against anybody.
+    """
 
     reason: str
     message: str

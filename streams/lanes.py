@@ -179,6 +179,9 @@ class Lane:
 
     def _blame(self, call: Call, trouble: Trouble, now_s: float) -> bool:
         """Tell limiter and breaker; say whether the document's own bounds move."""
+        if not trouble.counted:
+            self.breaker.abandoned(call.ticket, now_s)
+            return False
         if trouble.reason == "rate_limited" and not self.limiter.refused(now_s, trouble.retry_after_s):
             self.breaker.abandoned(call.ticket, now_s)
             return False  # an echo of the refusal that opened the pause

@@ -26,18 +26,20 @@ def call(evaluator: FakeEvaluator, *, lease_s: float = 60.0, **limits: Any) -> c
         (EvaluatorUnavailable("no", reason="rate_limited", retry_after_s=3.0), "rate_limited"),
         (EvaluatorUnavailable("no", reason="timeout"), "timeout"),
         (EvaluatorUnavailable("no", reason="made up"), "unavailable"),
+        (EvaluatorUnavailable("asked in another way now", counted=False), "unavailable"),
         (EvaluatorMisconfigured("401"), "unavailable"),
         (TimeoutError(), "timeout"),
     ],
 )
 async def test_what_may_pass_is_trouble(raised: Exception, reason: str):
-    """Passing failures keep their reason, or the nearest one there is, and the provider's wish."""
+    """Passing failures keep their reason, or the nearest one there is, the provider's wish, and whose account it is."""
     verdict = await calls.ask(call(FakeEvaluator(raised)))
 
     assert isinstance(verdict, calls.Trouble)
     assert verdict.reason == reason
     assert verdict.misconfigured == isinstance(raised, EvaluatorMisconfigured)
     assert verdict.retry_after_s == getattr(raised, "retry_after_s", None)
+    assert verdict.counted == getattr(raised, "counted", True)
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,23 @@ def test_the_next_probe_takes_another_document():
     assert (one.breaker.state, set(one.probed())) == ("closed", set())
 
 
+def test_a_call_that_found_out_how_to_ask_is_on_nobodys_account():
+    """However many such calls there are, the breaker stays closed, and also a document's last try is not used up."""
+    one = lane(tries_max=1, concurrency=8)
+    endings = [one.end(begun(one), replace(DOWN, counted=False), 0.0) for _ in range(8)]
+
+    assert [isinstance(each, Retry) and each.counted for each in endings] == [False] * 8
+    assert (one.breaker.state, one.breaker.openings, one.slots(0.0)) == ("closed", 0, 8)
+
+
+def test_a_probe_that_found_out_how_to_ask_is_sent_again():
+    """It neither closes an open breaker nor makes its delay longer: the next probe is due at once."""
+    one = opened(lane(probe_first_s=5.0))
+    one.end(begun(one), replace(DOWN, counted=False), 5.0)
+
+    assert (one.breaker.state, one.slots(5.0)) == ("open", 1)
+
+
 def test_a_burst_of_refusals_burns_one_try():
     """Only the 429 that opened the pause is its document's own; the echoes of that burst are retried uncounted."""
     one = lane(concurrency=8, tries_max=2)
