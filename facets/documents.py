@@ -57,6 +57,7 @@ class EventReason(StrEnum):
     INVALID_BODY = "invalid_body"
     INVALID_TEXT = "invalid_text"
     INVALID_STATE = "invalid_state"
+    INVALID_FACETS = "invalid_facets"
     NO_DOCUMENT = "no_document"
     ID_REUSED = "id_reused"
     EXPIRED = "expired"

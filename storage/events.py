@@ -4,13 +4,16 @@ Values without behaviour. An event stands at the place in a log where it was fir
 or replayed later: that original position decides whether it is older than what its document already holds.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Stage = Literal["decode", "apply", "log"]
 OutcomeKind = Literal["applied", "unchanged", "rejected"]
 LetterState = Literal["open", "redriving", "redriven", "superseded"]
 
+IMPORTED_FINGERPRINT = "imported-"
+"""How fingerprints of imported answers begin; those of questions and evaluators are hexadecimal, so none is active."""
 LOCAL_INCARNATION = 1
 """The local log is never made anew."""
 LOCAL_PARTITION = 0
@@ -38,11 +41,25 @@ class Raw:
 
 
 @dataclass(frozen=True, slots=True)
+class Answered:
+    """Answers of an earlier system that came with a body, already valid, in their public form.
+
+    `evaluation` is what documents say of it, but for fingerprint and time. `classified_ms` None: when it is applied.
+    """
+
+    facets: Mapping[str, Mapping[str, Any]]
+    evaluation: Mapping[str, Any]
+    fingerprint: str
+    classified_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Content:
     """What an event does to its document; an absent part (None) leaves the stored one.
 
     `body_hash` is the SHA-256 of the UTF-8 body in hex, `blank` says that nothing but white space is in it, `state` is
-    canonical JSON. With `unless_equal` an event that would change nothing counts as unchanged.
+    canonical JSON. With `unless_equal` an event that would change nothing counts as unchanged. `answered` comes with a
+    body that is not to be asked about.
     """
 
     body: str | None
@@ -51,6 +68,7 @@ class Content:
     state: str | None
     deleted: bool
     unless_equal: bool
+    answered: Answered | None = None
 
 
 @dataclass(frozen=True, slots=True)

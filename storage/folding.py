@@ -10,7 +10,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from facets.documents import EventReason, Status
-from storage.events import Content, Event, LetterState, Outcome, Position, Stage
+from storage.events import (
+    IMPORTED_FINGERPRINT,
+    Answered,
+    Content,
+    Event,
+    LetterState,
+    Outcome,
+    Position,
+    Stage,
+)
 
 EventKey = tuple[str, str]
 """An event's source and id."""
@@ -32,6 +41,7 @@ class Standing(NamedTuple):
     source: str
     event_id: str
     traceparent: str | None
+    fingerprint: str | None
     position: Position
 
 
@@ -39,13 +49,14 @@ class Change(NamedTuple):
     """What is to be stored of one document.
 
     `cleared`: its answers and its place in the queue are void. `body`: the text to store; None with `cleared` means
-    there is none any more, None without it that the stored one stays.
+    there is none any more, None without it that the stored one stays. `answered`: the answers to store instead.
     """
 
     before: Standing | None
     after: Standing
     cleared: bool = False
     body: str | None = None
+    answered: Answered | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +194,7 @@ def _deleted(before: Standing, event: Event) -> Standing:
         status=Status.DELETED.value,
         body_hash=None,
         state=None,
+        fingerprint=None,
     )
 
 
@@ -196,10 +208,17 @@ def _written(before: Standing, event: Event, content: Content) -> Standing:
         version=version,
         revision=version,
         indexed_as=version,
-        status=(Status.EMPTY if content.blank else Status.PENDING).value,
+        status=_status(content).value,
         body_hash=content.body_hash,
         state=state,
+        fingerprint=None if content.answered is None else content.answered.fingerprint,
     )
+
+
+def _status(content: Content) -> Status:
+    if content.answered is not None:
+        return Status.INDEXED
+    return Status.EMPTY if content.blank else Status.PENDING
 
 
 def _stamp(before: Standing, event: Event) -> dict[str, Any]:
@@ -230,6 +249,7 @@ def _absent(event: Event) -> Standing:
         source=event.source,
         event_id=event.id,
         traceparent=event.traceparent,
+        fingerprint=None,
         position=event.position,
     )
 
@@ -237,7 +257,16 @@ def _absent(event: Event) -> Standing:
 def _equal(before: Standing, content: Content) -> bool:
     if content.body is not None and content.body_hash != before.body_hash:
         return False
+    if content.answered is not None and not _has_answers(before, content.answered):
+        return False
     return content.state is None or _same_state(content.state, before.state)
+
+
+def _has_answers(before: Standing, answered: Answered) -> bool:
+    """Say whether imported answers would bring nothing: they are there, or an evaluator's own have come since."""
+    if before.status != Status.INDEXED.value or before.fingerprint is None:
+        return False
+    return before.fingerprint == answered.fingerprint or not before.fingerprint.startswith(IMPORTED_FINGERPRINT)
 
 
 def _same_state(new: str, old: str | None) -> bool:
@@ -254,7 +283,7 @@ def _same(before: Standing | None, after: Standing) -> bool:
 def _changed(change: Change | None, before: Standing | None, after: Standing, content: Content) -> Change:
     first = before if change is None else change.before
     if not _same(before, after) and (content.deleted or content.body is not None):
-        return Change(first, after, cleared=True, body=content.body)
+        return Change(first, after, cleared=True, body=content.body, answered=content.answered)
     return Change(first, after) if change is None else change._replace(after=after)
 
 

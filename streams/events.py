@@ -5,6 +5,7 @@ that carries its rejection, so that a bad record is an outcome like any other. O
 letters, which keep key, value and headers byte for byte.
 """
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable
@@ -16,8 +17,10 @@ from facets import documents, errors
 from facets.definitions import Definition, Definitions
 from facets.documents import EventReason, Record, Status
 from storage import events
+from streams import imported
 
 WRITTEN = "facetline.document.written.v1"
+IMPORTED = "facetline.document.imported.v1"
 DELETED = "facetline.document.deleted.v1"
 FACETS = "facetline.document.facets.v1"
 ORIGIN_HEADER = "facetline_origin"
@@ -29,7 +32,10 @@ PLACE_DIGITS_MAX = 19
 """Digits of the largest offset."""
 TRACEPARENT_CHARS_MAX = 128
 """Twice what W3C's version 00 has."""
-DATA_KEYS = {"body", "state"}
+DATA_KEYS: dict[str, tuple[str, ...]] = {
+    WRITTEN: ("body", "state"),
+    IMPORTED: ("body", "state", "facets", "evaluation"),
+}
 
 Header = tuple[str, bytes]
 
@@ -53,14 +59,17 @@ def encode_write(
     deadline_ms: int | None = None,
     unless_equal: bool = False,
     traceparent: str | None = None,
+    facets: dict[str, Any] | None = None,
+    evaluation: dict[str, Any] | None = None,
 ) -> Message:
-    """Return the event that writes a document; a None body or state is left as it is in the document."""
-    data: dict[str, Any] = {}
-    if body is not None:
-        data["body"] = body
-    if state is not None:
-        data["state"] = state
-    headers = _write_headers(WRITTEN, uri, source, event_id, deadline_ms, traceparent)
+    """Return the event that writes a document; a None body or state is left as it is in the document.
+
+    With `facets`, answers of an earlier system, it is one that imports a document: `evaluation` says where from.
+    """
+    parts = {"body": body, "state": state, "facets": facets, "evaluation": evaluation}
+    data = {name: value for name, value in parts.items() if value is not None}
+    kind = WRITTEN if facets is None else IMPORTED
+    headers = _write_headers(kind, uri, source, event_id, deadline_ms, traceparent)
     if unless_equal:
         headers.append(("ce_unlessequal", b"true"))
     return Message(uri.encode(), to_json(data), tuple(headers))
@@ -234,12 +243,13 @@ def _read(reading: _Reading, definitions: Definitions) -> events.Content:
     reading.traceparent = _traceparent(headers)
     definition = _locate(reading, definitions)
     kind = _kind(headers, reading.raw.value)
-    data = {} if kind == DELETED else _data(reading.raw.value)
+    data = {} if kind == DELETED else _data(reading.raw.value, DATA_KEYS[kind])
     reading.digest = _digest(reading.uri or "", kind, data)
     _check_deadline(reading, headers)  # after the digest: by it the writer of a late event asks what became of it
     if kind == DELETED:
         return events.Content(body=None, body_hash=None, blank=False, state=None, deleted=True, unless_equal=False)
-    return _content(definition, data, unless_equal=headers.get("ce_unlessequal") == "true")
+    content = _content(definition, data, unless_equal=headers.get("ce_unlessequal") == "true")
+    return content if kind == WRITTEN else _with_answers(definition, data, content)
 
 
 def _headers(raw: Iterable[Header]) -> dict[str, str]:
@@ -310,16 +320,12 @@ def _check_deadline(reading: _Reading, headers: dict[str, str]) -> None:
 
 def _kind(headers: dict[str, str], value: bytes | None) -> str:
     kind = headers.get("ce_type", WRITTEN)
-    if kind == DELETED or value is None:
-        if kind not in {WRITTEN, DELETED}:
-            _reject(EventReason.UNKNOWN_TYPE, f"ce_type {kind[:80]!r} is not known; use {WRITTEN} or {DELETED}")
-        return DELETED
-    if kind != WRITTEN:
-        _reject(EventReason.UNKNOWN_TYPE, f"ce_type {kind[:80]!r} is not known; use {WRITTEN} or {DELETED}")
-    return WRITTEN
+    if kind not in {WRITTEN, IMPORTED, DELETED}:
+        _reject(EventReason.UNKNOWN_TYPE, f"ce_type {kind[:80]!r} is not known; use {WRITTEN}, {IMPORTED} or {DELETED}")
+    return DELETED if value is None else kind
 
 
-def _data(value: bytes | None) -> dict[str, Any]:
+def _data(value: bytes | None, keys: tuple[str, ...]) -> dict[str, Any]:
     try:
         data = json.loads((value or b"").decode(), parse_constant=_no_constant)
     except UnicodeDecodeError:
@@ -330,10 +336,11 @@ def _data(value: bytes | None) -> dict[str, Any]:
         _reject(EventReason.NOT_JSON, f"the value is not JSON: {str(error)[:200]}")
     if not isinstance(data, dict):
         _reject(EventReason.INVALID_BODY, 'the value is not an object; send {"body": "…", "state": {…}}')
-    unknown = sorted(set(data) - DATA_KEYS)
+    unknown = sorted(set(data).difference(keys))
     if unknown:
-        guess = errors.nearest(unknown[0], DATA_KEYS)
-        _reject(EventReason.INVALID_BODY, f"unknown member {unknown[0][:80]!r}{guess}; only body and state are taken")
+        guess = errors.nearest(unknown[0], keys)
+        taken = f"{', '.join(keys[:-1])} and {keys[-1]}"
+        _reject(EventReason.INVALID_BODY, f"unknown member {unknown[0][:80]!r}{guess}; only {taken} are taken")
     if not data:
         _reject(EventReason.INVALID_BODY, "neither body nor state; send at least one")
     return data
@@ -359,6 +366,14 @@ def _content(definition: Definition, data: dict[str, Any], *, unless_equal: bool
         deleted=False,
         unless_equal=unless_equal,
     )
+
+
+def _with_answers(definition: Definition, data: dict[str, Any], content: events.Content) -> events.Content:
+    """Return the content of an import: answers of an earlier system are about a body that comes with them."""
+    if content.body is None or content.blank:
+        _reject(EventReason.INVALID_FACETS, "imported answers are about a body; send the body that they are about")
+    answered = imported.answered(definition, data.get("facets"), data.get("evaluation"))
+    return dataclasses.replace(content, answered=answered)
 
 
 def _checked_body(body: Any) -> bytes:

@@ -8,16 +8,20 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Literal, Self, TextIO
 
 from facets import errors
 from facets.documents import BODY_BYTES_MAX
+from facets.questions import Question
+from streams import imported
 
 Format = Literal["ndjson", "csv"]
 LINE_BYTES_MAX = 5 * 1024 * 1024
 """Above the largest body written with escapes (6 bytes for one); a longer line is refused and skipped."""
 NDJSON_KEYS = ("key", "uri", "body", "state")
+ANSWER_KEYS = ("facets", "evaluation")
+"""What a line has in addition when answers of an earlier system are taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,8 @@ class Row:
     uri: str | None
     body: str | None
     state: dict[str, Any] | None
+    facets: dict[str, Any] | None = None
+    evaluation: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +47,16 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which CSV columns are what; `key` None takes the number of the row. The columns of `state` give its types."""
+    """Which CSV columns are what; `key` None takes the number of the row. The columns of `state` give its types.
+
+    `facets` maps questions to columns with answers of an earlier system; an empty field is none.
+    """
 
     body: str
     key: str | None
     ignore: frozenset[str]
     state: Mapping[str, str]
+    facets: Mapping[str, str] = field(default_factory=dict)
 
 
 class InvalidFile(errors.InvalidQuery):
@@ -60,13 +70,16 @@ def guess_format(name: str) -> Format:
     return "csv" if name.lower().endswith(".csv") else "ndjson"
 
 
-def read_ndjson(file: BinaryIO) -> Iterator[Row | Refusal]:
-    """Read `{"key" or "uri", "body", "state"}` lines; blank lines are passed."""
+def read_ndjson(file: BinaryIO, questions: Mapping[str, Question] | None = None) -> Iterator[Row | Refusal]:
+    """Read `{"key" or "uri", "body", "state"}` lines; blank lines are passed.
+
+    With `questions`, lines may have "facets", answers of an earlier system to them, and "evaluation".
+    """
     for number, line in lines(file):
         if isinstance(line, Refusal):
             yield line
         elif line.strip():
-            yield _ndjson_row(number, line)
+            yield _ndjson_row(number, line, questions)
 
 
 def lines(file: BinaryIO) -> Iterator[tuple[int, bytes | Refusal]]:
@@ -82,22 +95,27 @@ def lines(file: BinaryIO) -> Iterator[tuple[int, bytes | Refusal]]:
             yield number, line
 
 
-def _ndjson_row(number: int, line: bytes) -> Row | Refusal:
+def _ndjson_row(number: int, line: bytes, questions: Mapping[str, Question] | None) -> Row | Refusal:
     try:
         data = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
     except UnicodeDecodeError:
         return Refusal(number, "not_json: the line is not UTF-8")
     except (ValueError, RecursionError) as error:
         return Refusal(number, f"not_json: {str(error)[:200]}")
-    return _object_row(number, data)
+    row = _object_row(number, data, NDJSON_KEYS if questions is None else (*NDJSON_KEYS, *ANSWER_KEYS))
+    if isinstance(row, Refusal) or questions is None or not any(name in data for name in ANSWER_KEYS):
+        return row
+    return _with_answers(row, data.get("facets"), data.get("evaluation"), questions)
 
 
-def _object_row(number: int, data: Any) -> Row | Refusal:
+def _object_row(number: int, data: Any, keys: tuple[str, ...]) -> Row | Refusal:
     if not isinstance(data, dict):
         return Refusal(number, 'not_json: a line is an object {"key" or "uri", "body", "state"}')
-    unknown = sorted(set(data) - set(NDJSON_KEYS))
+    unknown = sorted(set(data).difference(keys))
+    if unknown and unknown[0] in ANSWER_KEYS:
+        return Refusal(number, f"invalid_facets: {unknown[0]!r} is taken with --facets only; pass it, or leave it out")
     if unknown:
-        return Refusal(number, f"invalid_body: unknown member {unknown[0]!r}{errors.nearest(unknown[0], NDJSON_KEYS)}")
+        return Refusal(number, f"invalid_body: unknown member {unknown[0]!r}{errors.nearest(unknown[0], keys)}")
     key, uri = data.get("key"), data.get("uri")
     if (key is None) == (uri is None):
         return Refusal(number, "invalid_uri: give either key or uri")
@@ -117,8 +135,27 @@ def _checked_row(number: int, key: str | None, uri: str | None, data: dict[str, 
     return Row(number, key, uri, body, state)
 
 
-def read_csv(file: BinaryIO, columns: Columns) -> Iterator[Row | Refusal]:
-    """Read a CSV file with a header line.
+def _with_answers(row: Row, facets: Any, evaluation: Any, questions: Mapping[str, Question]) -> Row | Refusal:
+    if not isinstance(facets, dict):
+        return Refusal(row.line, "invalid_facets: facets are an object of answers by question")
+    if evaluation is not None and not isinstance(evaluation, dict):
+        return Refusal(row.line, "invalid_facets: evaluation is an object")
+    found = {}
+    for name, given in facets.items():
+        if name not in questions:
+            guess = errors.nearest(name, questions)
+            return Refusal(row.line, f"invalid_facets: question {name[:80]!r} is not asked{guess}")
+        try:
+            found[name] = imported.value_of(questions[name], given)
+        except ValueError as error:
+            return Refusal(row.line, f"invalid_facets: question '{name}': {error}")
+    return replace(row, facets=found, evaluation=evaluation)
+
+
+def read_csv(
+    file: BinaryIO, columns: Columns, questions: Mapping[str, Question] | None = None
+) -> Iterator[Row | Refusal]:
+    """Read a CSV file with a header line; `questions` are those that `columns.facets` names, and more.
 
     Raises:
         InvalidFile: a column that was named is missing, or one is neither body, key, state nor ignored.
@@ -135,7 +172,12 @@ def read_csv(file: BinaryIO, columns: Columns) -> Iterator[Row | Refusal]:
             yield values
             continue
         row += 1
-        yield _csv_row(line, row, dict(zip(header, values, strict=False)), len(values) - len(header), columns)
+        fields = dict(zip(header, values, strict=False))
+        found = _csv_row(line, row, fields, len(values) - len(header), columns)
+        facets = {name: fields[column] for name, column in columns.facets.items() if fields.get(column)}
+        if isinstance(found, Row) and facets and questions is not None:
+            found = _with_answers(found, facets, None, questions)
+        yield found
 
 
 def csv_records(file: BinaryIO) -> Iterator[tuple[int, list[str] | Refusal]]:
@@ -195,17 +237,17 @@ class _BoundedLines:
 
 
 def _check_header(header: list[str], columns: Columns) -> None:
-    for wanted in (columns.body, columns.key):
+    for wanted in (columns.body, columns.key, *columns.facets.values()):
         if wanted is not None and wanted not in header:
             guess = errors.nearest(wanted, header)
             raise InvalidFile(f"the file has no column {wanted!r}{guess}; it has {', '.join(header)}", allowed=header)
     for name in sorted(columns.ignore - set(header)):
         raise InvalidFile(f"the file has no column {name!r} to ignore; it has {', '.join(header)}", allowed=header)
-    taken = {columns.body, columns.key, *columns.ignore, *columns.state}
+    taken = {columns.body, columns.key, *columns.ignore, *columns.state, *columns.facets.values()}
     for name in header:
         if name not in taken:
             raise InvalidFile(
-                f"column {name!r} is neither the body, the key nor in the collection's state"
+                f"column {name!r} is neither the body, the key, answers nor in the collection's state"
                 f" ({', '.join(columns.state) or 'which has no fields'}); add it there or pass --ignore-columns {name}",
                 allowed=columns.state,
             )
@@ -220,7 +262,11 @@ def _csv_row(line: int, row: int, values: dict[str, str], surplus: int, columns:
         return Refusal(line, "invalid_text: the line is not UTF-8")
     state: dict[str, Any] = {}
     for name in columns.state:
-        if name not in values or name in {columns.body, columns.key} or name in columns.ignore:
+        if (
+            name not in values
+            or name in {columns.body, columns.key, *columns.facets.values()}
+            or name in columns.ignore
+        ):
             continue
         try:
             state[name] = typed(values[name], columns.state[name])

@@ -44,13 +44,19 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class NewDocument:
-    """A document to write; a body or state that is None stays as it is. `event_id` is new within its source."""
+    """A document to write; a body or state that is None stays as it is. `event_id` is new within its source.
+
+    `facets`: answers of an earlier system, as facet values, which stand until they are asked for anew; `evaluation`
+    says where they are from (`evaluator`, `model`, `classified_at`, `confidence_source`, all of them text).
+    """
 
     uri: str
     body: str | None
     state: dict[str, Any] | None
     event_id: str
 
+    facets: dict[str, Any] | None = None
+    evaluation: dict[str, Any] | None = None
 
 class Writer(Protocol):
     """Appends events to a runtime's log, in order.
@@ -130,7 +136,7 @@ class Pipeline:
         """
         deadline_ms = await self._writer.deadline_ms()
         headers = Headers(self._source, event_id or new_id(), deadline_ms)
-        sent = sent_write(await self.definitions(), uri, body, state, headers)
+        sent = sent_write(await self.definitions(), NewDocument(uri, body, state, headers.event_id), headers)
         return await self._send_one(sent, wait, timeout_s)
 
     async def delete(
@@ -154,7 +160,7 @@ class Pipeline:
         for place, row in enumerate(rows):
             try:
                 headers = Headers(source, row.event_id, unless_equal=True)
-                made = sent_write(active, row.uri, row.body, row.state, headers)
+                made = sent_write(active, row, headers)
                 _check_collection(made.event, collection)
                 sent.append(made)
                 places.append(place)
@@ -283,7 +289,7 @@ class Headers:
     unless_equal: bool = False
 
 
-def sent_write(active: Definitions, uri: str, body: str | None, state: dict[str, Any] | None, headers: Headers) -> Sent:
+def sent_write(active: Definitions, row: NewDocument, headers: Headers) -> Sent:
     """Return a write, judged and ready to be sent.
 
     Raises:
@@ -291,9 +297,11 @@ def sent_write(active: Definitions, uri: str, body: str | None, state: dict[str,
     """
     try:
         message = wire.encode_write(
-            uri,
-            body=body,
-            state=state,
+            row.uri,
+            body=row.body,
+            state=row.state,
+            facets=row.facets,
+            evaluation=row.evaluation,
             source=headers.source,
             event_id=headers.event_id,
             deadline_ms=headers.deadline_ms,
@@ -302,7 +310,7 @@ def sent_write(active: Definitions, uri: str, body: str | None, state: dict[str,
     except UnicodeEncodeError as error:
         raise _no_text() from error
     except (TypeError, ValueError) as error:
-        raise errors.InvalidEvent(EventReason.INVALID_STATE, f"state is not JSON: {error}") from error
+        raise errors.InvalidEvent(EventReason.INVALID_STATE, f"state or facets are not JSON: {error}") from error
     return judged(message, active, headers.deadline_ms)
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from facets import documents
 from facets.answers import BooleanAnswer, ChoiceAnswer, ScoreAnswer
 from facets.documents import DocumentReason, Evaluation, Record, SourceEvent, Status
-from streams import events
+from streams import events, imported
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 TEXT_WITHOUT_NUL = "^[^\\u0000]*$"
@@ -28,7 +28,8 @@ DERIVED: dict[type[BaseModel], dict[str, Any]] = {
 
 def schemas() -> dict[str, dict[str, Any]]:
     """Return the schema of the data of each type of event that has data, by type; tombstones have none."""
-    return {events.WRITTEN: _named(events.WRITTEN, _written()), events.FACETS: _named(events.FACETS, _facets())}
+    made = {events.WRITTEN: _written(), events.IMPORTED: _imported(), events.FACETS: _facets()}
+    return {kind: _named(kind, schema) for kind, schema in made.items()}
 
 
 def _named(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
@@ -54,6 +55,33 @@ def _written() -> dict[str, Any]:
             },
         },
     }
+
+
+def _imported() -> dict[str, Any]:
+    written = _written()
+    text = {"type": "string", "minLength": 1, "maxLength": imported.WORDS_CHARS_MAX, "pattern": TEXT_WITHOUT_NUL}
+    properties = {
+        **written["properties"],
+        "facets": {
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": {"oneOf": [_given(answer) for answer in DERIVED]},
+            "description": "Answers of an earlier system by question: to all that the collection asks, or to some.",
+        },
+        "evaluation": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {**dict.fromkeys(imported.EVALUATION_KEYS, text), "classified_at": TIME},
+            "description": "Where the answers are from. Without classified_at: the time at which they are applied.",
+        },
+    }
+    return {**written, "required": ["body", "facets"], "properties": properties}
+
+
+def _given(answer: type[BaseModel]) -> dict[str, Any]:
+    """Return the schema of an answer as it may be given: what follows from it, or is not known, may be absent."""
+    found = {**_properties(answer), **DERIVED[answer]}
+    return _object(found, required={"type", *(set(found) & {"choice", "probability", "score"})})
 
 
 def _facets() -> dict[str, Any]:

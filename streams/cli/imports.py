@@ -12,7 +12,7 @@ import typer
 from streams.cli import documents, options, output, running
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
     from facets.definitions import Definition
     from streams.imports import Refusal, Row
@@ -37,6 +37,12 @@ def import_(  # a command's parameters are its options
     key_column: Annotated[str | None, typer.Option("--key-column", help="CSV column that holds the key.")] = None,
     key_row: Annotated[bool, typer.Option("--key-row", help="The number of the CSV row is the key.")] = False,
     body_column: Annotated[str, typer.Option("--body-column", help="CSV column that holds the text.")] = "body",
+    facets: Annotated[
+        bool, typer.Option("--facets", help='Lines may have answers of an earlier system: "facets", "evaluation".')
+    ] = False,
+    facet_column: Annotated[
+        list[str] | None, typer.Option("--facet-column", help="QUESTION=COLUMN with answers of an earlier system.")
+    ] = None,
     ignore_columns: Annotated[str | None, typer.Option("--ignore-columns", help="CSV columns to leave out.")] = None,
     scope: Annotated[str | None, typer.Option("--scope", help="Write the keys under this scope.")] = None,
     wait: documents.WaitOption = "answered",
@@ -44,16 +50,20 @@ def import_(  # a command's parameters are its options
     config: options.Config = None,
     folder: options.Folder = None,
 ) -> None:
-    """Write every line of a file as a document: {"key" or "uri", "body", "state"}, or a CSV row."""
+    """Write every line of a file as a document: {"key" or "uri", "body", "state"}, or a CSV row.
+
+    Answers of an earlier system are kept and found as they are, without a call, until 'reindex --outdated' asks anew.
+    """
     from streams import imports
 
     kind = format_ or imports.guess_format(file)
     if kind == "csv" and (key_column is None) == (not key_row):
         raise typer.BadParameter("a CSV file needs either --key-column NAME or --key-row")
+    answers = _facet_columns(facet_column or [], kind)
     ignored = frozenset(name.strip() for name in (ignore_columns or "").split(",") if name.strip())
 
     async def work() -> int | None:
-        from facets import states
+        from facets import errors, states
         from streams import wiring
 
         settings = options.settings(config, folder)
@@ -61,12 +71,18 @@ def import_(  # a command's parameters are its options
             definition = await pipeline.definition(collection)
             _check_scope(definition, scope, kind)
             types = states.column_types(definition.state_schema)
-            columns = imports.Columns(body_column, key_column, ignored, types)
+            columns = imports.Columns(body_column, key_column, ignored, types, answers)
+            _check_questions(definition, answers)
+            asked = definition.questions if facets or answers else None
             job = _Import(pipeline, definition, scope)
             with opened(file) as lines:
-                rows = imports.read_csv(lines, columns) if kind == "csv" else imports.read_ndjson(lines)
+                rows = imports.read_csv(lines, columns, asked) if kind == "csv" else imports.read_ndjson(lines, asked)
                 await job.write(rows)
-            await job.wait(wait)
+            try:
+                await job.wait(wait)
+            except (errors.EvaluatorMisconfigured, errors.EvaluatorUnavailable):
+                job.show(json_=json_)  # all is written; only the answers are missing
+                raise
         job.show(json_=json_)
         return None
 
@@ -87,6 +103,33 @@ def _check_scope(definition: "Definition", scope: str | None, kind: str) -> None
         raise errors.InvalidQuery(f"collection '{definition.name}' is scoped: say whose the keys are with --scope NAME")
 
 
+def _facet_columns(pairs: list[str], kind: str) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        question, equals, column = pair.partition("=")
+        if not equals or not question or not column:
+            raise typer.BadParameter(f"--facet-column: {pair!r} is not QUESTION=COLUMN")
+        found[question] = column
+    if found and kind != "csv":
+        raise typer.BadParameter('--facet-column is for CSV files; in NDJSON answers are in "facets", with --facets')
+    return found
+
+
+def _check_questions(definition: "Definition", answers: "Mapping[str, str]") -> None:
+    """Refuse answers to questions that the collection does not have.
+
+    Raises:
+        UnknownFacet: naming the question and the nearest one.
+    """
+    from facets import errors
+
+    for name in answers:
+        if name not in definition.questions:
+            guess = errors.nearest(name, definition.questions)
+            known = ", ".join(definition.questions)
+            raise errors.UnknownFacet(f"collection '{definition.name}' has no question '{name}'{guess}; it has {known}")
+
+
 class _Import:
     """One run: what was sent, and what became of it."""
 
@@ -98,6 +141,7 @@ class _Import:
         self.sent = 0
         self.written = 0
         self.unchanged = 0
+        self.remembered = 0
         self.refused: list[dict[str, Any]] = []
         self.refused_count = 0
 
@@ -127,7 +171,7 @@ class _Import:
         if uri is None:
             scope = f"@{self._scope}/" if self._scope else ""
             uri = f"{scope}{self._definition.pattern.rstrip('*')}{row.key}"
-        return NewDocument(uri, row.body, row.state, str(row.line))
+        return NewDocument(uri, row.body, row.state, str(row.line), row.facets, row.evaluation)
 
     def _count(self, line: int, result: Any) -> None:
         from facets.errors import InvalidEvent
@@ -147,11 +191,14 @@ class _Import:
 
     async def wait(self, wait: documents.Wait) -> None:
         """Wait until workers have applied what was sent, and until it is answered."""
+        from storage import queue
+
         applied = self.written + self.unchanged
         if applied < self.sent and wait != "none":
             await self._wait_applied()
         if wait == "answered":
             await wait_answered(self._pipeline, self._definition.name, self._source)
+            self.remembered = await self._pipeline.store.read(queue.remembered, self._source)
 
     async def _wait_applied(self) -> None:
         from storage import outcomes
@@ -187,6 +234,8 @@ class _Import:
         if self.refused_count > REFUSED_SHOWN_MAX:
             output.note(f"… and {self.refused_count - REFUSED_SHOWN_MAX} more refused; --json lists them")
         output.text(f"{self.written} written, {self.unchanged} unchanged, {self.refused_count} refused")
+        if self.remembered:
+            output.note(f"{self.remembered} were answered from memory, without a call")
 
 
 async def wait_answered(pipeline: "Pipeline", collection: str, source: str) -> None:
@@ -200,36 +249,32 @@ async def wait_answered(pipeline: "Pipeline", collection: str, source: str) -> N
     waiting = most = await pipeline.store.read(queue.unanswered, source)
     with output.Progress("answered", most) as progress:
         while waiting:
-            give_up_when_broken(pipeline, collection, waiting)
+            await give_up_when_stopped(pipeline, collection, waiting)
             looked_s = time.monotonic()
             waiting = await pipeline.store.read(queue.unanswered, source)
             progress.at(most - waiting, most)
             await running.rest(ANSWERED_POLL_S, looked_s)
 
 
-def give_up_when_broken(pipeline: "Pipeline", collection: str, waiting: int) -> None:
-    """Stop waiting for answers that this process has found not to come.
+async def give_up_when_stopped(pipeline: "Pipeline", collection: str, waiting: int) -> None:
+    """Stop waiting for answers that are known not to come.
 
     Raises:
-        EvaluatorUnavailable: the evaluator does not answer; the message says what becomes of the documents.
+        EvaluatorMisconfigured, EvaluatorUnavailable: the evaluator is not called; the message says why, and what
+            becomes of the documents.
         Conflict: the collection has got other questions meanwhile, which this process does not ask.
     """
     from facets import errors
+    from streams import standstill
 
-    if pipeline.work is None:
-        return
-    stats = pipeline.work.side_chain.stats
-    if collection in stats.not_active:
+    if pipeline.work is not None and collection in pipeline.work.side_chain.stats.not_active:
         raise errors.Conflict(
             f"collection '{collection}' was given another definition meanwhile; {waiting} documents stay pending, for"
             " a command that has it, or after 'facetline collections apply'"
         )
-    for evaluator, state in stats.breakers.items():
-        if state != "closed":
-            raise errors.EvaluatorUnavailable(
-                f"evaluator '{evaluator}' does not answer; {waiting} documents stay pending, and the next write,"
-                " import or reindex goes on with them"
-            )
+    stands = await standstill.of(pipeline, collection)
+    if stands is not None:
+        raise stands.error(waiting, workers=pipeline.settings.runtime == "kafka")
 
 
 async def _chunks(rows: "Iterator[Row | Refusal]") -> "AsyncIterator[list[Row | Refusal]]":

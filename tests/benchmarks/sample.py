@@ -19,7 +19,7 @@ from streams import pipeline
 from streams import settings as settings_
 from streams.calls import Assignment, CallLimits
 from streams.local import LocalWriter
-from streams.pipeline import Headers
+from streams.pipeline import Headers, NewDocument
 
 SLOTS = 64
 """Calls at once, in every benchmark."""
@@ -109,10 +109,11 @@ async def write(store: Store, numbers: Sequence[int]) -> None:
     """Write documents as the local runtime does, in batches of an import's size; nobody is told."""
     writer, active = LocalWriter(store), Definitions([definition()])
     for start in range(0, len(numbers), BATCH):
-        sent = [
-            pipeline.sent_write(active, uri(number), body(number), state(number), Headers("bench", str(number)))
+        rows = [
+            NewDocument(uri(number), body(number), state(number), str(number))
             for number in numbers[start : start + BATCH]
         ]
+        sent = [pipeline.sent_write(active, row, Headers("bench", row.event_id)) for row in rows]
         await writer.append(sent)
 
 

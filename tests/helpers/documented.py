@@ -33,6 +33,15 @@ EVENTS = [
     }
     for offset in range(4)
 ]
+LABELS = [
+    {"key": "t1", "body": "I was charged twice.", "labels": {"topic": "billing", "urgent": True}},
+    {"key": "t2", "body": "Nothing loads.", "labels": {"topic": "outage", "severity": "work is blocked"}},
+    {"key": "t3", "body": "Where is my invoice?", "labels": {"topic": "billing", "urgent": False, "severity": 1}},
+]
+ANSWERED = [
+    {"key": "a1", "body": "A refund, please.", "facets": {"topic": "billing", "urgent": 0.2}},
+    {"key": "a2", "body": "Down again.", "facets": {"topic": "outage"}, "evaluation": {"model": "our-rules-7"}},
+]
 KEYS = tuple(f"t{number}" for number in range(1, 13))
 
 
@@ -118,4 +127,8 @@ def files(folder: Path) -> None:
         "id,text,title,priority,source\nt9,I cannot sign in,Login,2,mail\nt11,Where is my parcel?,Parcel,,phone\n",
         encoding="utf-8",
     )
+    for name, lines in (("labels", LABELS), ("answered", ANSWERED)):
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / f"{name}.ndjson").write_text(text, encoding="utf-8")
+    (folder / "answered.csv").write_text("id,text,label\na3,A late invoice,billing\na4,Hello,\n", encoding="utf-8")
     (folder / "events.ndjson").write_text("".join(json.dumps(event) + "\n" for event in EVENTS), encoding="utf-8")
