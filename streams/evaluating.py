@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from evaluators import recorded, recordings, validation
+from evaluators import asking, recorded, recordings, validation
 from evaluators.contract import Evaluated, Evaluator
 from evaluators.recordings import Asker, Call, Problem
 from facets import errors
@@ -158,7 +158,7 @@ async def _verdict(subject: Subject, row: Labelled) -> Evaluated | Exception:
     found = None
     try:
         async with asyncio.timeout(call_s):
-            found = await subject.evaluator.evaluate(row.body, subject.questions, key=row.key, deadline_s=call_s)
+            found = await asking.ask(subject.evaluator, row.body, subject.questions, key=row.key, deadline_s=call_s)
         validation.check_evaluated(subject.questions, found)
     except errors.InvalidAnswer as error:
         error.spent = error.spent or _spent(found)

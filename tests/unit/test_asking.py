@@ -1,0 +1,44 @@
+"""Asking outside of the pipeline: calls that only found something out are made up for, and nothing else is."""
+
+import pytest
+import stored
+from fake_evaluator import FakeEvaluator
+
+from evaluators import asking
+from facets.errors import EvaluatorUnavailable
+
+FOUND_OUT = EvaluatorUnavailable("asked in another way from now on", counted=False)
+AWAY = EvaluatorUnavailable("503")
+
+
+async def ask(evaluator: FakeEvaluator) -> str:
+    """Return who answered."""
+    return (await asking.ask(evaluator, "body", stored.QUESTIONS, key="k", deadline_s=1.0)).model
+
+
+async def test_what_was_only_found_out_is_asked_again():
+    """The answer comes after as many calls as there were things to find out."""
+    evaluator = FakeEvaluator()
+    evaluator.script("k", FOUND_OUT, FOUND_OUT)
+
+    assert await ask(evaluator) == "fake-1"
+    assert evaluator.calls == {"k": 3}
+
+
+async def test_every_other_trouble_is_the_callers():
+    """Nothing that counts is tried again here."""
+    evaluator = FakeEvaluator()
+    evaluator.script("k", FOUND_OUT, AWAY)
+
+    with pytest.raises(EvaluatorUnavailable, match="503"):
+        await ask(evaluator)
+    assert evaluator.calls == {"k": 2}
+
+
+async def test_finding_out_ends():
+    """An evaluator that finds something out for ever is left."""
+    evaluator = FakeEvaluator(FOUND_OUT)
+
+    with pytest.raises(EvaluatorUnavailable, match="another way"):
+        await ask(evaluator)
+    assert evaluator.calls == {"k": asking.FINDINGS_MAX + 1}
