@@ -8,7 +8,7 @@ interrupted replay may be run again from its beginning.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from facets import errors
@@ -213,6 +213,33 @@ async def pending(pipeline: Pipeline, collections: set[str]) -> int:
     """Count the documents of these collections that wait for an answer, whoever wrote them."""
     counts = await pipeline.store.read(documents.counts)
     return sum(counts.get(name, {}).get("pending", 0) for name in collections)
+
+
+async def log_ends(pipeline: Pipeline) -> dict[int, int]:
+    """Return where each partition of the documents topic ends now; nothing in the local runtime.
+
+    Raises:
+        BrokerUnavailable: the broker does not answer.
+    """
+    if pipeline.settings.runtime == "local":
+        return {}
+    from streams import recording, topics  # aiokafka is slow to import, and the local runtime has no use for it
+
+    kafka = pipeline.settings.kafka
+    spans = await recording.spans(kafka, topics.topic_names(kafka.topic_prefix).documents)
+    return {partition: span.end for partition, span in spans.items()}
+
+
+async def behind(pipeline: Pipeline, ends: Mapping[int, int]) -> int:
+    """Count the offsets below these ends of the documents topic that no worker has applied yet."""
+    if not ends:
+        return 0
+    from streams import topics
+
+    topic = topics.topic_names(pipeline.settings.kafka.topic_prefix).documents
+    states = await pipeline.store.read(positions.get, topic)
+    nexts = {partition: states[partition].next_offset if partition in states else 0 for partition in ends}
+    return sum(max(0, end - nexts[partition]) for partition, end in ends.items())
 
 
 async def _chunks(lines: Iterator[Line | Refusal]) -> AsyncIterator[Chunk]:

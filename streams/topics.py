@@ -124,6 +124,17 @@ async def check_topics(settings: KafkaSettings, store: Store, *, wait_s: float =
     return there
 
 
+async def delete_topics(settings: KafkaSettings, *, wait_s: float = WAIT_S) -> None:
+    """Delete the three topics with all that is in them: those of a test, or of a demonstration.
+
+    Raises:
+        BrokerUnavailable: no broker answered within `wait_s`.
+    """
+    names = topic_names(settings.topic_prefix)
+    async with _admin(settings, wait_s) as admin:
+        await admin.delete_topics([names.documents, names.facets, names.dead_letters])
+
+
 async def partition_counts(settings: KafkaSettings, names: Sequence[str], *, wait_s: float = WAIT_S) -> dict[str, int]:
     """Return the partition count of each topic that is there.
 

@@ -176,30 +176,17 @@ async def wait_applied(pipeline: "Pipeline") -> None:
     Raises:
         BrokerUnavailable: the broker does not answer.
     """
-    if pipeline.settings.runtime == "local":
-        return
-    from streams import recording, topics
+    from streams import replaying
 
-    kafka = pipeline.settings.kafka
-    topic = topics.topic_names(kafka.topic_prefix).documents
-    ends = {partition: span.end for partition, span in (await recording.spans(kafka, topic)).items()}
-    told, started_s = False, time.monotonic()
-    with output.Progress("applied", sum(ends.values())) as progress:
-        while (behind := await _behind(pipeline, topic, ends)) > 0:
-            progress.at(sum(ends.values()) - behind)
+    ends = await replaying.log_ends(pipeline)
+    total, told, started_s = sum(ends.values()), False, time.monotonic()
+    with output.Progress("applied", total) as progress:
+        while behind := await replaying.behind(pipeline, ends):
+            progress.at(total - behind)
             if not told and time.monotonic() - started_s > NO_WORKER_S:
                 output.note(f"{behind} events have not been applied yet; is a 'facetline worker' running?")
                 told = True
             await running.rest(POLL_S, time.monotonic())
-
-
-async def _behind(pipeline: "Pipeline", topic: str, ends: dict[int, int]) -> int:
-    """Count the offsets that have not been applied."""
-    from storage import positions
-
-    states = await pipeline.store.read(positions.get, topic)
-    nexts = {partition: states[partition].next_offset if partition in states else 0 for partition in ends}
-    return sum(max(0, end - nexts[partition]) for partition, end in ends.items())
 
 
 async def wait_answered(pipeline: "Pipeline", collections: set[str]) -> None:

@@ -1,0 +1,234 @@
+"""A pipeline that runs beside a test, in a thread with an event loop of its own: plain calls, with or without asyncio.
+
+Locally the side chain runs in that thread. With Kafka a worker process is started, on topics, a group and a store that
+are made for it and removed in the end: nothing of anybody else's is touched, whatever the environment says.
+"""
+
+import asyncio
+import math
+import os
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from facets import errors
+from storage import feed
+from streams import event_files, replaying, wiring
+from streams.facets_file import Document
+from streams.pacing import Pace
+from streams.pipeline import Pipeline, poll
+
+if TYPE_CHECKING:
+    from streams.settings import Settings
+
+T = TypeVar("T")
+LIMIT_S = 120.0
+"""How long one call may take: a worker's start, a group's first assignment and slow evaluators lie within it."""
+STOP_S = 20.0
+PAGE = 1_000
+PARTITIONS = 4
+LOG_CHARS = 2_000
+
+
+def of_its_own(settings: "Settings", folder: Path, bootstrap: str | None) -> "Settings":
+    """Return settings whose data is in `folder` alone; with a `bootstrap` address topics of a prefix of their own."""
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    kafka = {
+        "bootstrap_servers": bootstrap,
+        "topic_prefix": name,
+        "group_id": name,
+        "partitions": PARTITIONS,
+        "replication_factor": 1,
+    }
+    change = {"data_folder": folder, "store_url": None, "kafka": settings.kafka.model_copy(update=kafka)}
+    return settings.model_copy(update=change)
+
+
+class RunningPipeline:
+    """Used in a `with`; every method blocks until it has its result, or raises after `limit_s` seconds.
+
+    `pipeline` is what runs, for use within `run`.
+    """
+
+    pipeline: Pipeline
+
+    def __init__(self, settings: "Settings", *, limit_s: float = LIMIT_S) -> None:
+        self.settings = settings
+        self._limit_s = limit_s
+        self._opened: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, Pipeline]] = Future()
+        self._thread = threading.Thread(target=self._run_thread, name="facetline", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self._loop, self._stop, self.pipeline = self._opened.result(self._limit_s)
+        except TimeoutError as error:
+            raise errors.StoreUnavailable(f"the pipeline did not start within {self._limit_s:g} s") from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(self._limit_s)
+
+    def run(self, make: Callable[[Pipeline], Awaitable[T]]) -> T:
+        """Run what `make` returns for the pipeline, in the pipeline's event loop, and return its result.
+
+        Raises:
+            TimeoutError: it took longer than the limit.
+        """
+
+        async def work() -> T:
+            async with asyncio.timeout(self._limit_s):
+                return await make(self.pipeline)
+
+        return asyncio.run_coroutine_threadsafe(work(), self._loop).result()
+
+    def write(self, uri: str, **given: Any) -> dict[str, Any]:
+        """Write a document and wait for its answers: `Pipeline.write`."""
+        return self.run(lambda pipeline: pipeline.write(uri, **{"timeout_s": self._limit_s, **given}))
+
+    def delete(self, uri: str, **given: Any) -> dict[str, Any]:
+        """Delete a document: `Pipeline.delete`."""
+        return self.run(lambda pipeline: pipeline.delete(uri, **{"timeout_s": self._limit_s, **given}))
+
+    def get(self, uri: str) -> dict[str, Any]:
+        """Return a document whole: `Pipeline.get`."""
+        return self.run(lambda pipeline: pipeline.get(uri))
+
+    def search(self, collection: str, facets: Any = None, **options: Any) -> dict[str, Any]:
+        """Search: `Pipeline.search`."""
+        return self.run(lambda pipeline: pipeline.search(collection, facets, **options))
+
+    def replay(self, events: Path, *, speed: float | None = None) -> replaying.Tally:
+        """Replay a file of recorded events and wait until all of it is applied and answered."""
+
+        async def work(pipeline: Pipeline) -> replaying.Tally:
+            pace = None if speed is None else Pace(speed)
+            job = replaying.Replay(pipeline, await pipeline.definitions(), pace=pace)
+            with events.open("rb") as file:
+                tally = await job.run(event_files.read(file))
+            await _settled(pipeline, tally.collections)
+            return tally
+
+        return self.run(work)
+
+    def documents(self) -> dict[str, Document]:
+        """Return status, reason and facets of every document that is not deleted, by uri."""
+        return self.run(_documents)
+
+    def _run_thread(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except BaseException as error:  # noqa: BLE001 (the outermost step of a thread: told to whoever waits)
+            if not self._opened.done():
+                self._opened.set_exception(error)
+
+    async def _main(self) -> None:
+        if self.settings.runtime == "kafka":
+            await self._main_with_kafka()
+            return
+        async with wiring.open_pipeline(self.settings, classify=True) as pipeline:
+            await self._until_stopped(pipeline)
+
+    async def _main_with_kafka(self) -> None:
+        from streams import topics
+
+        await topics.create_topics(self.settings.kafka)
+        try:
+            async with wiring.open_pipeline(self.settings) as pipeline:  # makes the store before the worker comes
+                with _worker(self.settings):
+                    await self._until_stopped(pipeline)
+        finally:
+            await topics.delete_topics(self.settings.kafka)
+
+    async def _until_stopped(self, pipeline: Pipeline) -> None:
+        stop = asyncio.Event()
+        self._opened.set_result((asyncio.get_running_loop(), stop, pipeline))
+        await stop.wait()
+
+
+async def _settled(pipeline: Pipeline, collections: set[str]) -> None:
+    """Wait until the log is applied and no document of these collections waits for an answer.
+
+    Raises:
+        EvaluatorUnavailable, EvaluatorMisconfigured: the answers will not come.
+    """
+    from streams.cli.imports import give_up_when_stopped
+
+    ends = await replaying.log_ends(pipeline)
+
+    async def look() -> bool | None:
+        if await replaying.behind(pipeline, ends):
+            return None
+        waiting = await replaying.pending(pipeline, collections)
+        for collection in sorted(collections) if waiting else ():
+            await give_up_when_stopped(pipeline, collection, waiting)
+        return None if waiting else True
+
+    await poll(look, math.inf)  # the caller has a limit
+
+
+async def _documents(pipeline: Pipeline) -> dict[str, Document]:
+    while await pipeline.store.write(feed.number) >= feed.NUMBERED_MAX:
+        pass
+    found: dict[str, Document] = {}
+    after = 0
+    while page := await pipeline.store.read(feed.read, after, PAGE):
+        after = page[-1].feed_seq
+        for record in page:
+            if record.status != "deleted":
+                found[record.uri] = record.model_dump(mode="json", include={"status", "reason", "facets"})
+    return found
+
+
+@contextmanager
+def _worker(settings: "Settings") -> Iterator[None]:
+    """Run a worker process; it must not have ended by itself.
+
+    Raises:
+        StoreUnavailable: it has, and this is what it said last.
+    """
+    said = settings.data_folder / "worker.log"
+    command = [sys.executable, "-c", "from streams.cli.main import main; main()", "worker"]
+    with said.open("wb") as log:
+        process = subprocess.Popen(  # noqa: S603 (our own command)
+            command, env={**os.environ, **_variables(settings)}, stdout=log, stderr=log
+        )
+    try:
+        yield
+        ended = process.poll()
+        if ended is not None:
+            text = said.read_text(encoding="utf-8", errors="replace")[-LOG_CHARS:]
+            raise errors.StoreUnavailable(f"the worker ended by itself with {ended}:\n{text}")
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _variables(settings: "Settings") -> Mapping[str, str]:
+    """Return the environment in which a process has these settings."""
+    kafka = settings.kafka
+    return {
+        "FACETLINE_CONFIG": str(settings.config.resolve()),
+        "FACETLINE_DATA_FOLDER": str(settings.data_folder.resolve()),
+        "FACETLINE_STORE_URL": settings.store,
+        "FACETLINE_WORKER_HTTP": "off",
+        "FACETLINE_CALLS": settings.calls,
+        "FACETLINE_CALLS_FILE": str(settings.calls_file.resolve()),
+        "FACETLINE_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers or "",
+        "FACETLINE_KAFKA__TOPIC_PREFIX": kafka.topic_prefix,
+        "FACETLINE_KAFKA__GROUP_ID": kafka.group_id,
+    }
