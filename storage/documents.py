@@ -42,10 +42,12 @@ _STAMPED = (
 
 def cached(dialect: engine.Dialect) -> sa.ColumnElement[bool]:
     """Return the condition that a document's answer came from memory."""
-    text = _DOCUMENTS.c.evaluation
+    text: sa.Column[str] = _DOCUMENTS.c.evaluation
     if dialect == "sqlite":
-        return sa.func.json_extract(text, "$.cached") == 1
-    return sa.cast(text, postgresql.JSON)["cached"].as_string() == "true"
+        found: sa.ColumnElement[bool] = sa.func.json_extract(text, "$.cached") == sa.literal(1)
+    else:
+        found = sa.cast(text, postgresql.JSON)["cached"].as_string() == sa.literal("true")
+    return found
 
 
 def get(tx: engine.Tx, uri: str) -> Document | None:

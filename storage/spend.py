@@ -9,7 +9,7 @@ last ones of a transaction, after the tallies, in the order of the rows' keys.
 """
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
@@ -92,7 +92,13 @@ class Spent:
 
     def __add__(self, other: "Spent") -> "Spent":
         """Return both together."""
-        return Spent(*(getattr(self, name) + getattr(other, name) for name in _SUMS))
+        return Spent(
+            self.calls + other.calls,
+            self.unpriced_calls + other.unpriced_calls,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cost_usd + other.cost_usd,
+        )
 
 
 def day_of(at_ms: int) -> str:
@@ -176,8 +182,8 @@ def _folded(day: str, charges: Iterable[Charge]) -> list[dict[str, Any]]:
 
 
 def _spent(row: sa.Row[Any]) -> Spent:
-    found: Mapping[str, Any] = row._mapping  # noqa: SLF001 (its public name)
-    return Spent(*(int(found[name]) for name in _SUMS[:-1]), float(found["cost_usd"]))
+    calls, unpriced, input_tokens, output_tokens = (int(getattr(row, name)) for name in _SUMS[:-1])
+    return Spent(calls, unpriced, input_tokens, output_tokens, float(row.cost_usd))
 
 
 def _sums() -> list[sa.Label[Any]]:

@@ -245,19 +245,23 @@ async def wait_answered(pipeline: "Pipeline", collection: str, source: str) -> N
         EvaluatorMisconfigured, EvaluatorUnavailable: the evaluator does not answer; documents stay pending.
     """
     from storage import queue
+    from streams import standstill
 
     waiting = most = await pipeline.store.read(queue.unanswered, source)
     with output.Progress("answered", most) as progress:
         while waiting:
-            await give_up_when_stopped(pipeline, collection, waiting)
             looked_s = time.monotonic()
+            if await standstill.of(pipeline, collection) is not None:  # then this count is the last one
+                waiting = await pipeline.store.read(queue.unanswered, source)
+            if waiting:
+                await give_up_when_stopped(pipeline, collection, waiting)
             waiting = await pipeline.store.read(queue.unanswered, source)
             progress.at(most - waiting, most)
             await running.rest(ANSWERED_POLL_S, looked_s)
 
 
 async def give_up_when_stopped(pipeline: "Pipeline", collection: str, waiting: int) -> None:
-    """Stop waiting for answers that are known not to come.
+    """Stop waiting for the answers of `waiting` documents, when they are known not to come.
 
     Raises:
         EvaluatorMisconfigured, EvaluatorUnavailable: the evaluator is not called; the message says why, and what

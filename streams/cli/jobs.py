@@ -75,21 +75,28 @@ async def run_job(
 
 
 async def watch(pipeline: "Pipeline", job_id: str) -> None:
-    """Show a job's progress until it has ended."""
+    """Show a job's progress until it has ended.
+
+    Raises:
+        EvaluatorMisconfigured, EvaluatorUnavailable: its evaluator is not called; the job stays.
+    """
     from storage import jobs
     from streams.cli.imports import give_up_when_stopped
+
+    async def waiting() -> int:
+        counts = await pipeline.store.read(jobs.progress, job_id)
+        return counts.get("waiting", 0) + counts.get("asked", 0)
 
     with output.Progress("reindexed", None) as progress:
         while True:
             looked_s = time.monotonic()
             job = await pipeline.store.read(jobs.get, job_id)
-            counts = await pipeline.store.read(jobs.progress, job_id)
-            waiting = counts.get("waiting", 0) + counts.get("asked", 0)
             if job.filled_to is None:  # until then nobody knows how many there are
-                progress.at(job.total - waiting, job.total)
+                progress.at(job.total - await waiting(), job.total)
             if job.state not in jobs.ACTIVE:
                 return
-            await give_up_when_stopped(pipeline, job.request.collection, waiting)
+            if open_ := await waiting():
+                await give_up_when_stopped(pipeline, job.request.collection, open_)
             await running.rest(POLL_S, looked_s)
 
 

@@ -49,7 +49,7 @@ def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         if request.param == "sqlite":
             del site.place.settings["FACETLINE_STORE_URL"]
         site.place.settings.update(ANY_PORT)
-        site.define(concurrency=4, call_s=120)
+        site.define(concurrency=4, call_s=120, limits="max_usd_per_day = 1000")
         yield site
 
 
@@ -67,9 +67,9 @@ def key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
 
 async def first_worker(case: Case, page: Pages) -> None:
     """Have everything happen that the first worker can tell."""
-    sent = [case.message(f"t{number}", f"billing {number}") for number in range(4)]
+    sent = [case.message(f"t{number}", f"billing {number} usd0.25") for number in range(4)]
     sent += [
-        case.message("twin", "billing 0"),
+        case.message("twin", "billing 0 usd0.25"),
         events.encode_write(case.uri("blank"), body=" ", state=None, source="test", event_id=uuid.uuid4().hex),
         case.message("refused", "fail=refuse"),
     ]
@@ -208,6 +208,7 @@ def of_store(found: Mapping[str, Any], names: topics.TopicNames, ends: Mapping[i
     for result in ("answer", "failure", "retry", "release"):
         tally = {"answer": "answers", "failure": "failures", "retry": "retries", "release": "releases"}[result]
         expected[key(metrics.DISCARDED_TOTAL, result=result)] = tallies.get(f"{tally}_discarded", 0)
+    expected |= of_ledger(found["answers"])
     for name in ("tickets", "notes"):
         for status in ("pending", "indexed", "failed", "empty", "deleted"):
             labels = {"collection": name, "status": status}
@@ -216,6 +217,20 @@ def of_store(found: Mapping[str, Any], names: topics.TopicNames, ends: Mapping[i
             labels = {"collection": name, "state": state}
             expected[key(metrics.PENDING, **labels)] = found["pending"][name, state]
     return expected
+
+
+def of_ledger(answers: Sequence[Mapping[str, Any]]) -> Samples:
+    """Return what the ledger must say: each answer was one call, and nothing else told what it used up."""
+    labels = {"collection": "tickets", "evaluator": "tickets"}
+    usd = sum(each["cost_usd"] or 0 for each in answers)
+    return {
+        key(metrics.SPENT, **labels): usd,
+        key(metrics.SPENT_TODAY, evaluator="tickets"): usd,
+        key(metrics.PAID_CALLS, **labels): len(answers),
+        key(metrics.UNPRICED, **labels): sum(each["cost_usd"] is None for each in answers),
+        key(metrics.SPENT_TOKENS, **labels, kind="input"): sum(each["usage"]["tokens"] for each in answers),
+        key(metrics.SPENT_TOKENS, **labels, kind="output"): 0,
+    }
 
 
 def of_workers(found: Mapping[str, Any]) -> Samples:
@@ -228,7 +243,7 @@ def of_workers(found: Mapping[str, Any]) -> Samples:
         key(metrics.ENDED, **evaluator, outcome="stored", reason=""): stored,
         key(metrics.ENDED, **evaluator, outcome="discarded", reason=""): found["tallies"]["answers_discarded"],
         key(metrics.REMEMBERED, **evaluator): len(found["remembered"]),
-        key(metrics.TOKENS, **evaluator, kind="tokens"): sum(each["usage"]["tokens"] for each in found["answers"]),
+        key(metrics.TOKENS, **evaluator, kind="input"): sum(each["usage"]["tokens"] for each in found["answers"]),
         key(metrics.COST, **evaluator): sum(each["cost_usd"] or 0 for each in found["answers"]),
         key(f"{metrics.CALL_SECONDS}_count", **evaluator): found["calls"] - 1,  # one was never over
         key(f"{metrics.BATCH_EVENTS}_sum"): sum(found["positions"].values()),
@@ -256,6 +271,9 @@ def of_one(found: Mapping[str, Any]) -> Samples:
         key(metrics.IN_FLIGHT, **evaluator): found["pending"]["tickets", "claimed"],
         key(metrics.SLOTS, **evaluator): 4,
         key(metrics.OPENINGS, **evaluator): 1,
+        key(metrics.MISCONFIGURED, **evaluator): 0,
+        key(metrics.USD_LIMIT, **evaluator): 1000,
+        key(metrics.LIMIT_REACHED, **evaluator): 0,
         key(metrics.BREAKER, **evaluator, state="open"): 1,
         key(metrics.BREAKER, **evaluator, state="closed"): 0,
         key(metrics.BREAKER, **evaluator, state="half_open"): 0,

@@ -1,8 +1,9 @@
 """An evaluator for worker processes: what a body says is what it does, and files tell it from outside when.
 
 Words of a body: an option's name (the answer; else the last option), `hold=NAME` (waits while the file NAME is in the
-folder), `slow=NAME` (takes a second while it is there), `fail=NAME` and `away=NAME` (raise, for good and for now). Each
-call is a line of `calls`, with the first `NOTED_CHARS_MAX` characters of the body.
+folder), `slow=NAME` (takes a second while it is there), `fail=NAME` and `away=NAME` (raise, for good and for now),
+`badkey=NAME` (the key is refused), `usd0.25` (what the call costs; else nobody knows). Each call is a line of `calls`,
+with the first `NOTED_CHARS_MAX` characters of the body.
 """
 
 import asyncio
@@ -46,6 +47,8 @@ class FolderEvaluator:
             raise errors.EvaluatorUnavailable(
                 "told to be away"
             )  # no rate limit: that would take slots from other tests
+        if self._there(orders.get("badkey")):
+            raise errors.EvaluatorMisconfigured("401: the key is refused")
         if self._there(orders.get("fail")):
             raise errors.EvaluationFailed("refused", "told to refuse")
         answers = {
@@ -53,7 +56,7 @@ class FolderEvaluator:
             for name, question in questions.items()
             if isinstance(question, Choice)
         }
-        return Evaluated(answers, "folder-1", "test", {"tokens": len(words)})
+        return Evaluated(answers, "folder-1", "test", {"tokens": len(words)}, _price(words))
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -69,6 +72,10 @@ class FolderEvaluator:
 def _chosen(question: Choice, words: list[str]) -> str:
     options = list(question.options)
     return next((option for option in options if option in words), options[-1])
+
+
+def _price(words: list[str]) -> float | None:
+    return next((float(word.removeprefix("usd")) for word in words if word.startswith("usd")), None)
 
 
 @dataclass(frozen=True)

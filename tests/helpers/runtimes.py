@@ -108,12 +108,16 @@ class Site:
         grace_s: float = 1.0,
         options: Sequence[str] = ("billing", "outage", "other"),
         file: str = "facetline.toml",
+        limits: str = "",
     ) -> None:
-        """Write a configuration: `questions` about each document (`topic` unless named), `more` collections."""
+        """Write a configuration: `questions` about each document (`topic` unless named), `more` collections.
+
+        `limits` are further lines of the evaluator's table.
+        """
         module = f"collections_{uuid.uuid4().hex}"  # a module is imported once in a process, also in this one
         text = MODULE.format(questions=list(questions) or ["topic"], more=list(more), options=list(options))
         (self.folder / f"{module}.py").write_text(text)
-        limits = f"concurrency = {concurrency}\ncall_s = {call_s}\nretry_first_s = 0.05\nprobe_first_s = 0.2\n"
+        limits += f"\nconcurrency = {concurrency}\ncall_s = {call_s}\nretry_first_s = 0.05\nprobe_first_s = 0.2\n"
         (self.folder / file).write_text(
             f'collections = "{module}:collections"\n[settings]\ngrace_s = {grace_s}\n[evaluators.tickets]\n{limits}'
         )

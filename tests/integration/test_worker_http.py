@@ -18,7 +18,7 @@ import stored
 import structlog
 
 from facets import errors
-from storage import engine
+from storage import budgets, engine
 from streams import worker_http
 from streams.breaker import Breaker
 from streams.broker_clock import BrokerClock
@@ -59,8 +59,8 @@ def starting(tmp_path: Path, **given: Any) -> Members:
 def working(tmp_path: Path, store: engine.Store, **given: Any) -> Any:
     """Return a worker with everything started; its parts are stand-ins."""
     members: Any = starting(tmp_path, **given)
-    lane = SimpleNamespace(name="triage", breaker=Breaker())
-    stats = SimpleNamespace(breaker_reasons={})
+    lane = SimpleNamespace(name="triage", breaker=Breaker(), allowance=None)
+    stats = SimpleNamespace(breaker_reasons={}, misconfigured=frozenset(), untold=frozenset())
     members.store, members.partitions = store, 4
     members.work = SimpleNamespace(side_chain=SimpleNamespace(lanes=[lane], stats=stats), tasks=[])
     members.consumer = SimpleNamespace(partitions=frozenset({0, 2}), waiting=None, broker_clock=BrokerClock())
@@ -171,6 +171,8 @@ async def test_faults_that_waiting_mends_only_degrade(tmp_path: Path, store: eng
     (lane,) = members.work.side_chain.lanes
     lane.breaker.failed(lane.breaker.begin(), "tickets/1", 0.0, misconfigured=True)
     members.work.side_chain.stats.breaker_reasons["triage"] = "unavailable: the key is refused"
+    members.work.side_chain.stats.misconfigured = frozenset({"triage"})
+    lane.allowance = budgets.Allowance(2.0, 2.5, 0, 0, 1_800_057_600_000)
     members.project.definitions[0].fingerprint = "another"
     members.consumer.broker_clock.note(2e10)
     async with served(members) as site:
@@ -180,6 +182,9 @@ async def test_faults_that_waiting_mends_only_degrade(tmp_path: Path, store: eng
     assert (status, page["status"]) == (200, "degraded")
     assert checks(page) == dict.fromkeys(("definitions", "evaluators", "clock"), "degraded")
     assert "triage (unavailable: the key is refused)" in said["evaluators"]
+    assert "mend its key" in said["evaluators"]
+    assert "$2.5000 of the $2 a day" in said["evaluators"]
+    assert "2027-01-16 00:00 UTC" in said["evaluators"]
     assert "facetline collections apply" in said["definitions"]
 
 
