@@ -40,6 +40,16 @@ DATA_KEYS: dict[str, tuple[str, ...]] = {
 Header = tuple[str, bytes]
 
 
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+# Made once: `json.loads` and `json.dumps` with arguments make a new one for every event.
+_decode = json.JSONDecoder(parse_constant=_no_constant).decode
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_encode_sorted = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """What goes to Kafka; a None value is a tombstone."""
@@ -105,7 +115,7 @@ def _timestamp(time: datetime) -> str:
 
 def to_json(value: Any) -> bytes:
     """Return compact UTF-8 JSON without ASCII escapes; NaN and infinities are refused."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    return _encode(value).encode()
 
 
 def encode_record(record: Record) -> Message:
@@ -194,7 +204,6 @@ def decode(raw: events.Raw, position: events.Position, definitions: Definitions)
     """
     reading = _Reading(raw, position)
     reading.source, reading.id = _identity(position)
-    reading.digest = hashlib.sha256(b"\0".join((raw.key or b"", b"", raw.value or b""))).hexdigest()
     try:
         content = _read(reading, definitions)
     except _Rejected as rejected:
@@ -202,6 +211,11 @@ def decode(raw: events.Raw, position: events.Position, definitions: Definitions)
     except errors.InvalidEvent as invalid:
         return _event(reading, None, EventReason(invalid.reason), invalid.message)
     return _event(reading, content, None, None)
+
+
+def _raw_digest(raw: events.Raw) -> str:
+    """Return the hash of an event that was rejected before it was understood: that of its bytes."""
+    return hashlib.sha256(b"\0".join((raw.key or b"", b"", raw.value or b""))).hexdigest()
 
 
 def _event(
@@ -212,7 +226,7 @@ def _event(
         redriven=reading.redriven,
         source=reading.source,
         id=reading.id,
-        digest=reading.digest,
+        digest=reading.digest or _raw_digest(reading.raw),
         uri=reading.uri,
         collection=reading.collection,
         scope=reading.scope,
@@ -327,7 +341,7 @@ def _kind(headers: dict[str, str], value: bytes | None) -> str:
 
 def _data(value: bytes | None, keys: tuple[str, ...]) -> dict[str, Any]:
     try:
-        data = json.loads((value or b"").decode(), parse_constant=_no_constant)
+        data = _decode((value or b"").decode())
     except UnicodeDecodeError:
         _reject(EventReason.NOT_JSON, "the value is not UTF-8")
     except RecursionError:
@@ -344,10 +358,6 @@ def _data(value: bytes | None, keys: tuple[str, ...]) -> dict[str, Any]:
     if not data:
         _reject(EventReason.INVALID_BODY, "neither body nor state; send at least one")
     return data
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
 
 
 def _content(definition: Definition, data: dict[str, Any], *, unless_equal: bool) -> events.Content:
@@ -408,7 +418,7 @@ def _checked_state(state: Any, definition: Definition) -> str:
 def _digest(uri: str, kind: str, data: dict[str, Any]) -> str:
     """Return the hash of what an event says; equal ids with another digest are a reused id."""
     try:
-        canonical = json.dumps([uri, kind, data], sort_keys=True, separators=(",", ":"))
+        canonical = _encode_sorted([uri, kind, data])
     except RecursionError:  # one level deeper than what could be read
         _reject(EventReason.NOT_JSON, "the value is nested too deeply")
     return hashlib.sha256(canonical.encode()).hexdigest()
