@@ -82,6 +82,7 @@ class Chat:
         self._context_tokens = context_tokens
         self._nonce = nonce
         self._mode = self._settings.first_mode
+        self._is_looked_up = False
         self._prompts: dict[tuple[int, bool], tuple[Mapping[str, Question], Prompt]] = {}
 
     @property
@@ -117,6 +118,7 @@ class Chat:
         """
         clock = asyncio.get_running_loop().time
         until_s = clock() + deadline_s
+        await self._look_up(deadline_s)
         for _ in range(STEPS_MAX):
             mode = self._mode
             prompt = self._prompt(questions, key, letters=mode.with_letters)
@@ -133,6 +135,24 @@ class Chat:
     async def close(self) -> None:
         """Close the connections; safe to call twice."""
         await models.close()
+
+    async def _look_up(self, deadline_s: float) -> None:
+        """Give room for thoughts from the start where litellm's list says that the model has some."""
+        if self._is_looked_up:
+            return
+        try:
+            async with asyncio.timeout(deadline_s):
+                listed = (await models.load()).model_cost
+        except TimeoutError as error:
+            message = f"litellm was not loaded within {deadline_s:g} s."
+            raise EvaluatorUnavailable(message, reason="timeout") from error
+        except ImportError:
+            return  # the call says so in full
+        self._is_looked_up = True
+        model = self._connection.model
+        known = listed.get(model) or listed.get(model.partition("/")[2]) or {}
+        if known.get("supports_reasoning"):
+            self._mode = chat_shapes.with_more_tokens(self._mode) or self._mode
 
     def _prompt(self, questions: Mapping[str, Question], key: str, *, letters: bool) -> Prompt:
         """Return what is asked with; it is made anew only where it depends on the document."""
@@ -178,10 +198,7 @@ class Chat:
             raise error
         less = chat_shapes.without(mode, part)
         if less is None:
-            mend = "Every way of asking was refused." if part == "shape" else "Delete it from the evaluator's table."
-            named = mode.shape if part == "shape" else part
-            message = f"The model refuses '{named}', and there is no other way to ask. {mend} {error.message}"
-            raise EvaluatorMisconfigured(message) from error
+            raise EvaluatorMisconfigured(_nothing_left(mode, part, error.message)) from error
         self._learn(mode, less, part)
         if not chat_shapes.before_sending(cause):
             raise self._ask_anew(f"refused {part}: {error.message}") from error
@@ -217,6 +234,13 @@ class Chat:
     def _ask_anew(self, what: str, spent: Spent | None = None) -> EvaluatorUnavailable:
         message = f"{self._connection.model} {what}; it is asked in another way from now on."
         return EvaluatorUnavailable(message, counted=False, spent=spent)
+
+
+def _nothing_left(mode: Mode, part: str, words: str) -> str:
+    key = {"shape": "output"}.get(part, part)
+    if part in mode.fixed:
+        return f"The model does not take what the evaluator's table sets by {key}; change or delete it. {words}"
+    return f"The model refuses every way of asking it: {', '.join(chat_shapes.SHAPES)}. {words}"
 
 
 def chat_from_table(table: Mapping[str, Any], problems: list[str]) -> Chat | None:

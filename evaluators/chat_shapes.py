@@ -7,6 +7,7 @@ about again in the new mode, on nobody's account. Nothing that was set by name i
 """
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Literal
@@ -27,7 +28,7 @@ TOKENS_BASE, TOKENS_EACH = 256, 32
 TOKENS_THINKING = 4096
 """What thoughts may take besides, once a model turns out to have some."""
 
-REFUSING = frozenset({400, 404, 415, 422, 500, 501})
+REFUSING = frozenset({400, 404, 415, 422, 501})
 """Statuses by which servers refuse a parameter."""
 WORDS_CHARS_MAX = 2000
 """A refusal says what it is about at its beginning; further on it may quote the document."""
@@ -64,7 +65,7 @@ class Mode:
 
 
 _PATTERNS = {
-    "logprobs": r"log_?prob|not JSON compliant",
+    "logprobs": r"log_?prob",
     "temperature": r"temperature",
     "parallel": r"parallel_?tool_?calls|parallel tool",
     "reasoning_effort": r"reasoning|thinking",
@@ -79,16 +80,22 @@ PATTERNS = {part: re.compile(pattern, re.IGNORECASE) for part, pattern in _PATTE
 """Words by which a refusal names a part of a request; the first that fits counts, so the plainest come first."""
 
 
+UNWRITABLE = re.compile(r"not JSON compliant", re.IGNORECASE)
+"""How a server says that it cannot write a probability of minus infinity; no other 500 is a refusal."""
+
 NO_ENDPOINT = re.compile(r"no (?:allowed |available )?endpoints?", re.IGNORECASE)
 """How a router of models says that none of its providers takes a parameter."""
 
 
 def refused_part(error: BaseException | None, mode: Mode) -> str | None:
     """Return the part of a request in `mode` that litellm's `error` refuses, None when it is about something else."""
-    status = getattr(error, "status_code", None)
-    if error is None or not (before_sending(error) or status in REFUSING):
+    if error is None:
         return None
-    words = _words(error)
+    status, words = getattr(error, "status_code", None), _words(error)
+    if status == HTTPStatus.INTERNAL_SERVER_ERROR and mode.with_logprobs and UNWRITABLE.search(words):
+        return "logprobs"
+    if not before_sending(error) and status not in REFUSING:
+        return None
     if status == HTTPStatus.NOT_FOUND and not NO_ENDPOINT.search(words):
         return None  # there is no such model, whatever it is called
     named = [part for part in (*_parts(mode), mode.shape) if PATTERNS[part].search(words)]
@@ -116,14 +123,22 @@ def without(mode: Mode, part: str) -> Mode | None:
     """Return `mode` without a refused part, None when there is no way left to ask."""
     if part in mode.fixed:
         return None
-    match part:
-        case "shape":
-            further = SHAPES[SHAPES.index(mode.shape) + 1 :]
-            return replace(mode, shape=further[0]) if further else None
-        case "logprobs" | "temperature" | "reasoning_effort":
-            return replace(mode, **{part: None})
-        case _:
-            return replace(mode, **{part: False})
+    if part != "shape":
+        return LEAVING_OUT[part](mode)
+    further = SHAPES[SHAPES.index(mode.shape) + 1 :]
+    return replace(mode, shape=further[0]) if further else None
+
+
+LEAVING_OUT: Mapping[str, Callable[[Mode], Mode]] = {
+    "logprobs": lambda mode: replace(mode, logprobs=None),
+    "temperature": lambda mode: replace(mode, temperature=None),
+    "reasoning_effort": lambda mode: replace(mode, reasoning_effort=None),
+    "parallel": lambda mode: replace(mode, parallel=False),
+    "system": lambda mode: replace(mode, system=False),
+    "thinking": lambda mode: replace(mode, thinking=False),
+    "letters": lambda mode: replace(mode, letters=False),
+}
+"""By part, how a mode does without it."""
 
 
 def with_more_tokens(mode: Mode) -> Mode | None:

@@ -137,7 +137,7 @@ def test_only_what_was_asked_for_can_be_refused(mode: Mode, words: str, part: st
     assert chat_shapes.refused_part(refusal(words), mode) == part
 
 
-@pytest.mark.parametrize("status", [401, 402, 403, 408, 413, 429, 502, 503, 529])
+@pytest.mark.parametrize("status", [401, 402, 403, 408, 413, 429, 500, 502, 503, 529])
 def test_other_troubles_are_no_refusals(status: int):
     """Keys, quotas, rates and outages are never answered by asking for less, whatever their words."""
     assert chat_shapes.refused_part(refusal("logprobs, temperature, response_format", status), Mode()) is None
@@ -159,6 +159,7 @@ def test_broken_probabilities_are_a_refusal_of_them():
     error = refusal("Out of range float values are not JSON compliant", 500)
 
     assert chat_shapes.refused_part(error, Mode()) == "logprobs"
+    assert chat_shapes.refused_part(error, Mode(logprobs=None)) is None
 
 
 def test_litellm_refuses_before_anything_is_sent():
