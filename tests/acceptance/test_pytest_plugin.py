@@ -4,6 +4,7 @@ Method: the tests of docs/testing.md and some that must fail, run as a whole onc
 then without; each live call leaves a line in a file.
 """
 
+import asyncio
 import importlib.metadata
 import json
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import commands
 import documented
+import kafka_topics
 import pytest
 
 LIMIT_S = 110
@@ -54,7 +56,9 @@ def test_documents_can_be_looked_at(facetline_replay, facetline_pipeline):
 
 @pytest.mark.facetline(kafka=True)
 def test_kafka_is_asked_for(facetline_pipeline):
-    facetline_pipeline.get("tickets/t1")
+    written = facetline_pipeline.write("tickets/t1", body="Charged again, 3")
+    assert written["facets"]["topic"]["choice"] == "billing"
+    print("topics of", facetline_pipeline.settings.kafka.topic_prefix)
 """
 ASYNC = """
 async def test_asynchronous_tests_may_use_it(facetline_recorded, facetline_pipeline):
@@ -162,6 +166,21 @@ def test_recorded_tests_pass_without_a_call(folder: Path):
     assert "needs a Kafka: pytest --facetline-kafka=" in done.stdout
     assert before
     assert len(before) == len(set(before))
+
+
+@pytest.mark.slow
+@pytest.mark.kafka
+def test_kafka_runs_when_it_is_asked_for(folder: Path, kafka_bootstrap: str):
+    """With an address the marked test runs through the broker, with recorded calls, on topics that are gone then."""
+    before = live(folder)
+    which = "tests/test_more.py::test_kafka_is_asked_for"
+    done = run(folder, *WITHOUT_ASYNCIO, which, f"--facetline-kafka={kafka_bootstrap}")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+    assert live(folder) == before
+    (prefix,) = re.findall(r"^topics of (test-\w+)$", done.stdout, re.MULTILINE)
+    assert [name for name in asyncio.run(kafka_topics.names(kafka_bootstrap)) if name.startswith(prefix)] == []
 
 
 @pytest.mark.slow

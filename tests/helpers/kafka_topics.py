@@ -60,6 +60,12 @@ async def admin(settings: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]:
         await client.close()
 
 
+async def names(bootstrap: str) -> set[str]:
+    """Every topic of the broker."""
+    async with admin(KafkaSettings(bootstrap_servers=bootstrap)) as client:
+        return set(await client.list_topics())
+
+
 @asynccontextmanager
 async def producing(settings: KafkaSettings, **own: object) -> AsyncIterator[aiokafka.AIOKafkaProducer]:
     """A started producer."""
