@@ -1,24 +1,24 @@
-"""Records as rows of a collection's table: pure, and the only place that reads answers out of a record.
+"""Records as what DuckDB is handed: one JSON text for a batch, with an array for each given column (`facets.cells`).
 
-A row holds an answer only while its document is indexed, and only in the terms of the questions declared now: an option
-or level that is no longer declared, or an answer of another type, is left out, which makes it missing.
+Everything that SQL can take out of the store's own JSON is left to it. What is made here is what SQL would read
+otherwise than Python does, and what depends on the definition: moments in a state, and whether answers are outdated.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from facets import columns, states
+from pydantic_core import from_json
+
+from facets import cells, columns
 from facets.documents import Record, Shown, Status
-from facets.questions import Boolean, Choice, Question
 from facets.tables import Table
 
-Row = dict[str, Any]
-_Reader = Callable[[Mapping[str, Any], Row], None]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECONDS_A_DAY = 86_400
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+_INDEXED = Status.INDEXED.value
+_NONE = "{}"
 
 # Records come from a store that takes neither NaN nor cycles.
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False, allow_nan=False).encode
@@ -37,8 +37,29 @@ def fold(records: Iterable[Record | Shown]) -> list[Record | Shown]:
 def microseconds(moment: datetime) -> int:
     """Return a moment as microseconds since 1970 in UTC, exactly; one without a zone is taken as UTC."""
     since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
-    # By hand: dividing by a timedelta takes three times as long, and this is done for every record.
+    # By hand: dividing by a timedelta takes three times as long.
     return (since.days * _SECONDS_A_DAY + since.seconds) * 1_000_000 + since.microseconds
+
+
+def shown(record: Record) -> Shown:
+    """Return as much of a record as a view takes."""
+    return Shown(
+        feed_seq=record.feed_seq,
+        uri=record.uri,
+        collection=record.collection,
+        scope=record.scope,
+        key=record.key,
+        version=record.version,
+        revision=record.revision,
+        indexed_as=record.indexed_as,
+        status=record.status.value,
+        reason=record.reason,
+        facets_json=record.facets_json,
+        state_json=record.state_json,
+        fingerprint=record.fingerprint,
+        written_us=microseconds(record.written_at),
+        classified_us=None if record.classified_at is None else microseconds(record.classified_at),
+    )
 
 
 class RowMaker:
@@ -46,131 +67,42 @@ class RowMaker:
 
     def __init__(self, table: Table) -> None:
         self._fingerprint = table.definition.fingerprint
-        self._columns = [column.name for column in table.stored]
-        self._answers = [_reader(name, question) for name, question in table.questions.items()]
-        types = states.column_types(table.definition.state_schema)
-        self._state = [(name, columns.state_column(name), _STATE_READERS[kind]) for name, kind in types.items()]
+        self._columns = [column.name for column in cells.given(table)]
+        self._moments = cells.moments(table)
 
     def batch(self, records: Iterable[Record | Shown]) -> str:
-        """Return the rows of folded records as one JSON object, an array for each column; absent cells are null.
+        """Return folded records, at least one, as one JSON object with an array for each given column.
 
-        By columns: names stand once and not in every row, which halves the text.
+        By columns: names stand once and not in every row.
         """
-        made = [self.row(record) for record in records]
-        return _encode({name: [row.get(name) for row in made] for name in self._columns})
-
-    def row(self, record: Record | Shown) -> Row:
-        """Return the cells of one record; moments are microseconds."""
-        row: Row = {
-            "doc_uri": record.uri,
-            "doc_key": record.key,
-            "doc_scope": record.scope,
-            "doc_status": record.status,
-            "doc_version": record.version,
-            "doc_revision": record.revision,
-            "doc_indexed_as": record.indexed_as,
-            "doc_written_at": microseconds(record.written_at),
-            "doc_outdated": False,
+        those = [record if isinstance(record, Shown) else shown(record) for record in records]
+        taken: dict[str, Sequence[Any]] = dict(zip(Shown._fields, zip(*those, strict=True), strict=True))
+        indexed = [status == _INDEXED for status in taken["status"]]
+        made: dict[str, Sequence[Any]] = {
+            **{f"doc_{name}": cell for name, cell in taken.items()},
+            "doc_written_at": taken["written_us"],
+            "doc_classified_at": taken["classified_us"],
+            "doc_outdated": [
+                answered and own != self._fingerprint
+                for answered, own in zip(indexed, taken["fingerprint"], strict=True)
+            ],
+            # A document that is not indexed has no answers, whatever its record holds.
+            "doc_facets": [
+                (text or _NONE) if answered else None
+                for answered, text in zip(indexed, taken["facets_json"], strict=True)
+            ],
+            "doc_state": taken["state_json"],
         }
-        if record.reason is not None:
-            row["doc_reason"] = record.reason
-        if record.classified_at is not None:
-            row["doc_classified_at"] = microseconds(record.classified_at)
-        if record.status is Status.INDEXED:
-            self._add_answers(record, row)
-        if record.status is not Status.DELETED:
-            self._add_state(record, row)
-        return row
-
-    def _add_answers(self, record: Record | Shown, row: Row) -> None:
-        facets = record.facets or {}
-        row["doc_outdated"] = record.fingerprint != self._fingerprint
-        row["doc_facets"] = record.facets_json or "{}"
-        for read in self._answers:
-            read(facets, row)
-
-    def _add_state(self, record: Record | Shown, row: Row) -> None:
-        state = record.state
-        if state is None:
-            return
-        row["doc_state"] = record.state_json
-        for name, column, read in self._state:
-            value = state.get(name)
-            # A state that was checked against an older schema may hold another type: it has no value in this column.
-            if value is not None and (cell := read(value)) is not None:
-                row[column] = cell
+        if self._moments:
+            found = [{} if text is None else from_json(text) for text in taken["state_json"]]
+            for name in self._moments:
+                made[columns.state_column(name)] = [_moment(state.get(name)) for state in found]
+        return _encode({name: made[name] for name in self._columns})
 
 
-def _reader(name: str, question: Question) -> _Reader:
-    if isinstance(question, Choice):
-        return _choice_reader(name, frozenset(question.options))
-    if isinstance(question, Boolean):
-        return _boolean_reader(name)
-    return _score_reader(name, frozenset(question.levels))
-
-
-def _choice_reader(name: str, options: frozenset[str]) -> _Reader:
-    confidence = f"{name}_confidence"
-
-    def read(facets: Mapping[str, Any], row: Row) -> None:
-        facet = facets.get(name)
-        if facet is not None and facet.get("type") == "choice" and facet["choice"] in options:
-            row[name] = facet["choice"]
-            row[confidence] = facet.get("confidence")
-
-    return read
-
-
-def _boolean_reader(name: str) -> _Reader:
-    def read(facets: Mapping[str, Any], row: Row) -> None:
-        facet = facets.get(name)
-        if facet is not None and facet.get("type") == "boolean":
-            row[name] = facet["value"]
-            row[f"{name}_probability"] = facet["probability"]
-            row[f"{name}_confidence"] = facet.get("confidence")
-
-    return read
-
-
-def _score_reader(name: str, levels: frozenset[str]) -> _Reader:
-    def read(facets: Mapping[str, Any], row: Row) -> None:
-        facet = facets.get(name)
-        if facet is not None and facet.get("type") == "score" and facet["level"] in levels:
-            row[name] = facet["score"]
-            row[f"{name}_level"] = facet["level"]
-            row[f"{name}_confidence"] = facet.get("confidence")
-
-    return read
-
-
-def _string(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _integer(value: Any) -> int | None:
-    whole = isinstance(value, int) and not isinstance(value, bool) and _INT64_MIN <= value <= _INT64_MAX
-    return value if whole else None
-
-
-def _number(value: Any) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _boolean(value: Any) -> bool | None:
-    return value if isinstance(value, bool) else None
-
-
-def _datetime(value: Any) -> int | None:
+def _moment(value: Any) -> int | None:
+    """Return a state's moment in microseconds; a state checked against an older schema may hold something else."""
     try:
         return microseconds(datetime.fromisoformat(value)) if isinstance(value, str) else None
     except ValueError:
         return None
-
-
-_STATE_READERS: Mapping[str, Callable[[Any], Any]] = {
-    "string": _string,
-    "integer": _integer,
-    "number": _number,
-    "boolean": _boolean,
-    "datetime": _datetime,
-}

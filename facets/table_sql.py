@@ -5,6 +5,7 @@ Names in them come from the table's own columns; what a batch holds is one bound
 
 # ruff: noqa: S608 (see above)
 
+from facets import cells
 from facets.tables import CATALOG, Column, Table
 
 POSITION = f'{CATALOG}.main."_position"'
@@ -50,12 +51,13 @@ def stage(table: Table) -> str:
 
     On its own, because reading it inside the upsert makes both together half as fast again.
     """
-    shape = ", ".join(f'"{column.name}":["{_json_type(column)}"]' for column in table.stored)
-    rows = ", ".join(f"unnest(batch.{column.quoted}) AS {column.quoted}" for column in table.stored)
-    cells = ", ".join(_cell(column) for column in table.stored)
+    given = cells.given(table)
+    shape = ", ".join(f'"{column.name}":["{_json_type(column)}"]' for column in given)
+    rows = ", ".join(f"unnest(batch.{column.quoted}) AS {column.quoted}" for column in given)
     return (
-        f"CREATE OR REPLACE TEMP TABLE {_BATCH} AS "
-        f"SELECT {cells} FROM (SELECT {rows} FROM (SELECT from_json(?, '{{{shape}}}') AS batch)) AS cell"
+        f"CREATE OR REPLACE TEMP TABLE {_BATCH} AS SELECT {', '.join(cells.cells(table))} "
+        f"FROM (SELECT *, {', '.join(cells.parsed(table))} "
+        f"FROM (SELECT {rows} FROM (SELECT from_json(?, '{{{shape}}}') AS batch))) AS made"
     )
 
 
@@ -72,13 +74,6 @@ def upsert(table: Table) -> str:
 
 def _json_type(column: Column) -> str:
     return {"datetime": "BIGINT", "text": "VARCHAR"}.get(column.kind, column.sql_type)
-
-
-def _cell(column: Column) -> str:
-    cell = f"cell.{column.quoted}"
-    if column.kind == "datetime":
-        return f"make_timestamp({cell}) AS {column.quoted}"
-    return f"CAST({cell} AS {column.sql_type}) AS {column.quoted}" if column.domain else cell
 
 
 def _literal(text: str) -> str:

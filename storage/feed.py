@@ -20,6 +20,13 @@ _DOCUMENTS = tables.DocumentRow.__table__  # type: ignore[attr-defined]
 UNNUMBERED = _DOCUMENTS.c.feed_seq.is_(None)
 """The condition that a document has changed since it was last numbered."""
 _NUMBERED = _DOCUMENTS.c.feed_seq.is_not(None)
+_SHOWN = (
+    *(_DOCUMENTS.c[name] for name in ("feed_seq", "uri", "collection", "scope", "key", "version", "revision")),
+    *(_DOCUMENTS.c[name] for name in ("indexed_as", "status", "reason", "facets", "state", "fingerprint")),
+    _DOCUMENTS.c.written_ms * 1_000,
+    _DOCUMENTS.c.classified_ms * 1_000,
+)
+"""What `Shown` consists of, in its order."""
 
 
 def number(tx: engine.Tx, limit: int = NUMBERED_MAX) -> int:
@@ -72,11 +79,10 @@ def read(tx: engine.Tx, after: int, limit: int) -> list[Record]:
 
 def shown(tx: engine.Tx, after: int, limit: int, collection: str) -> list[Shown]:
     """Return the next records of a collection as `read` does, as much of them as a view takes."""
-    columns = (_DOCUMENTS.c[name] for name in serial.SHOWN)
-    query = sa.select(*columns).where(_DOCUMENTS.c.feed_seq > after).order_by(_DOCUMENTS.c.feed_seq).limit(limit)
+    query = sa.select(*_SHOWN).where(_DOCUMENTS.c.feed_seq > after).order_by(_DOCUMENTS.c.feed_seq).limit(limit)
     # By the order of the feed, however small the collection is: a page never sorts more than itself.
     query = query.where(batches.unindexed(_DOCUMENTS.c.collection) == collection)
-    return [serial.shown(tuple(row)) for row in tx.execute(query)]
+    return list(map(Shown._make, tx.execute(query)))
 
 
 def records(tx: engine.Tx, uris: Sequence[str]) -> list[Record]:

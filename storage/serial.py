@@ -9,17 +9,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from facets.documents import Calls, Document, Evaluation, Record, Shown, SourceEvent, Status
-
-SHOWN = (
-    *("feed_seq", "uri", "collection", "scope", "key", "version", "revision", "indexed_as"),
-    *("status", "reason", "facets", "state", "fingerprint", "written_ms", "classified_ms"),
-)
-"""The columns of `documents` that `shown` takes, in its order."""
+from facets.documents import Calls, Document, Evaluation, Record, SourceEvent, Status
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_STATUS = SHOWN.index("status")
-_STATUSES = {status.value: status for status in Status}
 
 
 def dumps(value: Any) -> str:
@@ -85,13 +77,6 @@ def record(row: sa.Row[Any]) -> Record:
         ),
         traceparent=row.traceparent,
     )
-
-
-def shown(row: tuple[Any, ...]) -> Shown:
-    """Return the columns `SHOWN` of a numbered row as a view takes them."""
-    *same, written_ms, classified_ms = row
-    same[_STATUS] = _STATUSES[same[_STATUS]]
-    return Shown._make((*same, moment(written_ms), None if classified_ms is None else moment(classified_ms)))
 
 
 def document(row: sa.Row[Any], body: str | None) -> Document:
