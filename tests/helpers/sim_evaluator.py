@@ -1,4 +1,7 @@
-"""An evaluator that answers late, wrongly or never, refuses, limits and goes away; each answer tells its call."""
+"""An evaluator that answers late, wrongly or never, refuses, limits and goes away; each answer tells its call.
+
+So does the name of its model: the ledger then has a row for each call.
+"""
 
 import asyncio
 import math
@@ -59,9 +62,9 @@ class SimEvaluator:
             case "refusing":
                 raise EvaluationFailed("not this one", reason="refused")
             case "wrong":
-                return Evaluated(_wrong(chance.randint(0, 4), number, questions), "sim-1", "test")
+                return Evaluated(_wrong(chance.randint(0, 4), number, questions), f"call-{number}", "test")
         call.valid = True
-        return Evaluated(_right(chance.choice(("billing", "outage")), number, questions), "sim-1", "test")
+        return Evaluated(_right(chance.choice(("billing", "outage")), number, questions), f"call-{number}", "test")
 
     async def close(self) -> None:
         """Nothing to release."""

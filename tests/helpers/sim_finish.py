@@ -127,6 +127,10 @@ def _compare(world: "World") -> None:
     holds(letters == expected, f"letters differ: {sorted(set(letters.items()) ^ set(expected.items()), key=str)}")
     stored = {uri: _told(row) for uri, row in promises.rows.items()}
     holds(world.feed_view == stored, f"the feed's reader has {world.feed_view}, the store {stored}")
+    rows = data.rows("SELECT model, sum(calls) AS calls FROM spend WHERE model LIKE 'call-%' GROUP BY model")
+    charged = {int(row["model"].removeprefix("call-")): row["calls"] for row in rows}
+    holds(set(charged.values()) <= {1}, f"calls were charged more than once: {charged}")
+    holds(promises.paid <= set(charged), f"answers of calls {sorted(promises.paid - set(charged))} were not charged")
     for (uri, indexed_as), begun in promises.begun.items():
         most = 1 + promises.allowed.get((uri, indexed_as), 0)
         holds(begun <= most, f"{uri}/{indexed_as}: {begun} calls, {most} allowed")

@@ -51,6 +51,7 @@ class Promises:
         self.history: dict[tuple[str, int], Row] = {}
         self.rows: dict[str, Row] = {}
         self.seen: Counter[str] = Counter()
+        self.paid: set[int] = set()
         self._ended: dict[str, str] = {}
         self._items: dict[tuple[str, str], str] = {}
         self._unanswered_max = unanswered_max
@@ -141,6 +142,8 @@ class Promises:
         after_ms = self.rows[uri]["memo_after_ms"]
         holds(after_ms is None or call.started_ms >= after_ms, f"{uri} has an answer from before a forced reindex")
         self.seen["remembered" if cached else "answered"] += 1
+        if not cached:
+            self.paid.add(call.number)
 
     def _call_behind(self, row: Row) -> Call:
         said = json.loads(row["facets"])

@@ -41,6 +41,8 @@ ANSWERS = "tests/integration/test_queue_answers.py"
 JOBS = "tests/integration/test_jobs.py"
 MEMORY = "tests/integration/test_write_worker_memory.py"
 CHAIN = "tests/integration/test_side_chain.py"
+SPEND = "tests/integration/test_spend.py"
+SPEND_CHAIN = "tests/integration/test_spend_chain.py"
 FEED = "tests/integration/test_feed.py"
 SEARCH = "tests/property/test_search.py"
 VALIDATION = "tests/property/test_validation.py"
@@ -268,10 +270,31 @@ BREAKS = (
             (f"{JOBS}::test_cancel_stops_turns_and_keeps_what_was_asked",),
         ),
     ),
+    Break(
+        *("charged-again", 4, "a charge is written again when it is told again", "storage/spend.py"),
+        *(
+            "new = [each for each in bill.charges if each.number > heard]",
+            "new = list(bill.charges)",
+            (f"{SPEND}::test_a_charge_that_is_told_again_is_written_once",),
+        ),
+    ),
+    Break(
+        *("late-is-free", 4, "only answers that are stored are charged", "streams/endings.py"),
+        *(
+            "    spend.charge(tx, bill)\n",
+            "    if settled.stored:\n        spend.charge(tx, bill)\n",
+            (f"{SPEND_CHAIN}::test_an_answer_that_came_too_late_was_paid_for",),
+        ),
+        simulated=False,
+    ),
     # 5. Never invented.
     Break(
         *("no-validation", 5, "answers are stored unread", "streams/calls.py"),
-        *("    validation.check_evaluated(questions, evaluated)\n", "", (f"{CHAIN}::test_junk_is_never_stored",)),
+        *(
+            "        validation.check_evaluated(questions, evaluated)\n",
+            "        pass\n",
+            (f"{CHAIN}::test_junk_is_never_stored",),
+        ),
     ),
     Break(
         *("option-by-any-case", 5, "an option is taken in any case", "evaluators/validation.py"),
