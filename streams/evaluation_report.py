@@ -20,7 +20,7 @@ def report(runs: Sequence[Run], rows: Sequence[Labelled]) -> dict[str, Any]:
     found: dict[str, Any] = {"lines": len(rows), "evaluators": [_of_run(run, rows) for run in runs]}
     if len(runs) > 1:
         found["differences"] = [each for run in runs[1:] for each in _differences(runs[0], run, rows)]
-    return rounded(found)
+    return _rounded_object(found)
 
 
 def fit_report(name: str, fit: Fit, lines: int) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def fit_report(name: str, fit: Fit, lines: int) -> dict[str, Any]:
         "questions": {question: question_figures(found, found.n) for question, found in fit.measured.items()},
         "cost_usd": None,
     }
-    return rounded({"lines": lines, "evaluators": [one]})
+    return _rounded_object({"lines": lines, "evaluators": [one]})
 
 
 def question_figures(found: Measured, labelled: int) -> dict[str, Any]:
@@ -57,6 +57,10 @@ def rounded(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [rounded(part) for part in value]
     return value
+
+
+def _rounded_object(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: rounded(part) for name, part in value.items()}
 
 
 def judged(run: Run, rows: Sequence[Labelled], question: str) -> list[tuple[int, Judged]]:

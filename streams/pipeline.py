@@ -20,11 +20,14 @@ from storage import documents as documents_
 from storage import events, outcomes
 from storage.engine import Store
 from streams import events as wire
+from streams import standstill, understanding
 from streams.follower import Follower, unknown_collection
 from streams.project import Project
 from streams.settings import Settings
 
 if TYPE_CHECKING:
+    from evaluators.contract import Evaluator
+    from streams.calls import CallLimits
     from streams.classifying import Classifying
 
 T = TypeVar("T")
@@ -54,9 +57,9 @@ class NewDocument:
     body: str | None
     state: dict[str, Any] | None
     event_id: str
-
     facets: dict[str, Any] | None = None
     evaluation: dict[str, Any] | None = None
+
 
 class Writer(Protocol):
     """Appends events to a runtime's log, in order.
@@ -128,7 +131,8 @@ class Pipeline:
         """Write a document and return the object of DESIGN §8 for `PUT`.
 
         A body or state that is None stays as it is. With `wait="answered"` the reply comes when this write's facets
-        are there (or failed, or a later write has taken over), or with `status: pending` after `timeout_s`.
+        are there (or failed, or a later write has taken over), or with `status: pending` after `timeout_s`; sooner when
+        its evaluator is known to need mending, or to have spent what it may: `standstill.of` says so.
 
         Raises:
             InvalidEvent: the write was refused; `reason` says why. Nothing was changed.
@@ -186,7 +190,7 @@ class Pipeline:
         refusal = _refusal(outcome)
         if refusal is not None:
             raise refusal
-        return await self._written(outcome, wait, ends)
+        return await self._written(outcome, event.collection or "", wait, ends)
 
     async def _outcome(self, event: events.Event, ends: float) -> events.Outcome | None:
         """Return the event's outcome; None when it has none by `ends` (monotonic seconds)."""
@@ -196,7 +200,7 @@ class Pipeline:
 
         return await poll(look, ends)
 
-    async def _written(self, outcome: events.Outcome, wait: Wait, ends: float) -> dict[str, Any]:
+    async def _written(self, outcome: events.Outcome, collection: str, wait: Wait, ends: float) -> dict[str, Any]:
         uri = outcome.uri or ""
         if outcome.version is None:  # a delete of what never was
             return {"uri": uri, "status": Status.DELETED.value}
@@ -209,7 +213,9 @@ class Pipeline:
             "facets": None,
             "reason": None,
         }
-        document = await self._settled(uri, outcome.indexed_as or 0, wait, ends)
+        if wait == "answered":
+            await self._wait_settled(uri, outcome.indexed_as or 0, collection, ends)
+        document = await self.store.read(documents_.get, uri)
         if document is None or document.indexed_as != outcome.indexed_as:
             reply["status"] = "superseded"
         else:
@@ -219,15 +225,16 @@ class Pipeline:
             reply = {name: reply[name] for name in ("uri", "version", "indexed_as", "status")}
         return {**reply, "token": tokens.encode(tokens.WriteToken(self.store.store_id, uri, version))}
 
-    async def _settled(self, uri: str, indexed_as: int, wait: Wait, ends: float) -> Document | None:
-        """Return the document when `indexed_as` is settled or passed, or as it is by `ends`."""
-        if wait == "answered":
+    async def _wait_settled(self, uri: str, indexed_as: int, collection: str, ends: float) -> None:
+        """Wait until `indexed_as` is settled or passed, or nobody will ask about it for longer than one would wait."""
 
-            async def look() -> Document | None:
-                return await self.store.read(documents_.settled, uri, indexed_as)
+        async def look() -> object:
+            if await self.store.read(documents_.settled, uri, indexed_as):
+                return True
+            stands = await standstill.of(self, collection)
+            return True if stands is not None and stands.lasts else None
 
-            await poll(look, ends)
-        return await self.store.read(documents_.get, uri)
+        await poll(look, ends)
 
     async def get(self, uri: str) -> dict[str, Any]:
         """Return a document whole.
@@ -242,22 +249,62 @@ class Pipeline:
         return shown(found)
 
     async def search(
-        self, collection: str, facets: Mapping[str, str | Sequence[str]] | None = None, **options: Any
+        self,
+        collection: str,
+        facets: Mapping[str, str | Sequence[str]] | None = None,
+        *,
+        ask: str | None = None,
+        **options: Any,
     ) -> dict[str, Any]:
         """Return the reply of DESIGN §8: `pipeline.search("tickets", {"topic": ["billing"]}, min_confidence=0.8)`.
 
+        With `ask`, a sentence, one call is made to the collection's evaluator (see `ask`), and the reply has what the
+        sentence was taken for as `asked`; questions in `facets` go by those. Without it no model runs.
+
         Raises:
-            InvalidQuery: naming what is wrong, what is allowed and the nearest match.
+            InvalidQuery: naming what is wrong, what is allowed and the nearest match; or the sentence says nothing
+                that the questions ask.
         """
         chosen = {
             name: (values,) if isinstance(values, str) else tuple(values) for name, values in (facets or {}).items()
         }
+        if ask is not None:
+            understood = await self.ask(collection, ask)
+            taken = {name: (each.value,) for name, each in understood.taken.items()}
+            if not {**taken, **chosen}:
+                raise understanding.nothing(understood)
+            reply = await self.search(collection, {**taken, **chosen}, **options)
+            return {**reply, "asked": understood.shown()}
         for name in ("sort", "counts"):
             if isinstance(options.get(name), str):
                 options[name] = tuple(part.strip() for part in options[name].split(",") if part.strip())
         return await self.follower(collection).search(
             selection_of({**options, "collection": collection, "facets": chosen})
         )
+
+    async def ask(self, collection: str, sentence: str) -> understanding.Understood:
+        """Return what a sentence looks for, by the collection's choice questions; one call to its evaluator.
+
+        Raises:
+            InvalidQuery: there is no such collection, or nothing that could be asked.
+            EvaluatorUnavailable, EvaluatorMisconfigured, EvaluationFailed: the evaluator gives no answer.
+        """
+        definition = await self.definition(collection)
+        evaluator, limits = self.asked_by(definition)
+        return await understanding.understand(sentence, definition, evaluator, limits)
+
+    def asked_by(self, definition: Definition) -> "tuple[Evaluator, CallLimits]":
+        """Return the evaluator of a collection, with its limits.
+
+        Raises:
+            InvalidSettings: this process knows none by that name: its configuration file is missing or another one.
+        """
+        name = definition.evaluator
+        if self.project is None or name not in self.project.evaluators:
+            raise errors.InvalidSettings(
+                f"evaluator '{name}' of collection '{definition.name}' is not in {self.settings.config}; pass --config"
+            )
+        return self.project.evaluators[name], self.project.limits[name]
 
     def follower(self, collection: str) -> Follower:
         """Return what keeps a collection's view."""

@@ -112,11 +112,14 @@ def search(  # a command's parameters are its options
     limit: Annotated[int, typer.Option("--limit", help="Hits on a page.")] = 20,
     cursor: Annotated[str | None, typer.Option("--cursor", help="Go on where the page before ended.")] = None,
     counts: Annotated[str | None, typer.Option("--counts", help="Questions to count, with commas.")] = None,
+    ask: Annotated[
+        str | None, typer.Option("--ask", help="A sentence to search by; it costs one call to the evaluator.")
+    ] = None,
     json_: options.Json = False,
     config: options.Config = None,
     folder: options.Folder = None,
 ) -> None:
-    """Find documents by their answers. No model runs."""
+    """Find documents by their answers. No model runs, but for --ask."""
     facets = _chosen(chosen or [])
 
     async def work() -> int | None:
@@ -125,9 +128,12 @@ def search(  # a command's parameters are its options
         async with wiring.open_pipeline(options.settings(config, folder), writes=False) as pipeline:
             for warning in await pipeline.warnings(collection):
                 output.note(f"warning: {warning}")
+            if ask is not None:
+                await _say_what_asking_costs(pipeline, collection)
             reply = await pipeline.search(
                 collection,
                 facets,
+                ask=ask,
                 min_confidence=min_confidence,
                 filter=filter_,
                 scope=scope,
@@ -136,6 +142,8 @@ def search(  # a command's parameters are its options
                 cursor=cursor,
                 counts=counts or "",
             )
+        if ask is not None:
+            _show_understood(reply["asked"], facets)
         if json_:
             output.result(reply)
         else:
@@ -143,6 +151,32 @@ def search(  # a command's parameters are its options
         return None
 
     running.run(work)
+
+
+async def _say_what_asking_costs(pipeline: "Pipeline", collection: str) -> None:
+    definition = await pipeline.definition(collection)
+    evaluator, _limits = pipeline.asked_by(definition)
+    cost = "" if evaluator.limits.is_free else ", which may cost money"
+    output.note(f"--ask makes one call to evaluator '{definition.evaluator}' ({definition.model}){cost}")
+    if evaluator.kind == "embedded":
+        output.note("the embedded model understands sentences roughly: by their subjects, not by what they say of them")
+
+
+def _show_understood(asked: dict[str, Any], given: dict[str, list[str]]) -> None:
+    """Say what the sentence was taken for; what was given by name goes before it."""
+    parts = [_understood(name, found) for name, found in asked["facets"].items() if name not in given]
+    cost = "" if asked["cost_usd"] is None else f"; the call cost {asked['cost_usd']:.6f} USD"
+    output.note(f"understood as: {'  '.join(parts) or 'nothing more than what was given'}{cost}")
+    unsure = [_understood(name, found) for name, found in asked["unsure"].items()]
+    if unsure:
+        output.note(f"left out, for a confidence below 0.5: {'  '.join(unsure)}")
+    if asked["unasked"]:
+        output.note(f"not asked, for they have as many options as the evaluator takes: {', '.join(asked['unasked'])}")
+
+
+def _understood(name: str, found: dict[str, Any]) -> str:
+    confidence = "" if found["confidence"] is None else f" {found['confidence']:.2f}"
+    return f"{name}={found['value']}{confidence}"
 
 
 def seconds(text: str) -> float:

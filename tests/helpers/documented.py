@@ -33,6 +33,7 @@ EVENTS = [
     }
     for offset in range(4)
 ]
+SENTENCE = "anything about refunds that is still open?"
 LABELS = [
     {"key": "t1", "body": "I was charged twice.", "labels": {"topic": "billing", "urgent": True}},
     {"key": "t2", "body": "Nothing loads.", "labels": {"topic": "outage", "severity": "work is blocked"}},
@@ -114,6 +115,7 @@ def project(folder: Path) -> None:
     lines = [{"key": key, "answers": ANSWERS} for key in KEYS]
     mood = {"mood": {"type": "choice", "choice": "good", "confidence": 0.6}}
     lines.append({"key": "2026/monday", "answers": mood})
+    lines.append({"body": SENTENCE, "answers": {name: ANSWERS[name] for name in ("topic", "status")}})
     (folder / "answers.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
