@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from evaluators import token_mass
 from evaluators.chat_reply import Reply
@@ -123,8 +123,7 @@ def _said(line: Line, found: Mapping[str, "_Value"]) -> Said:
     meaning, code = _meaning(line, value.value)
     if meaning is None:
         return Said(number=_level(line, value.value), sure=opinion)
-    plain = code is not None and value.raw == f'"{code}"'
-    return Said(meaning, code=code if plain else None, place=value.start + 1 if plain else None, sure=opinion)
+    return Said(meaning, code=code, place=None if code is None else value.start + 1, sure=opinion)
 
 
 def _meaning(line: Line, value: Any) -> tuple[str | None, str | None]:
@@ -165,10 +164,9 @@ def _number(line: Line, value: Any, top: int, rule: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A member's value, as it is written and where."""
+    """A member's value, and where it begins."""
 
     value: Any
-    raw: str
     start: int
 
 
@@ -200,7 +198,7 @@ def _bounds(text: str) -> tuple[int, int]:
 
 def _members(text: str, start: int, end: int) -> Iterator[tuple[str, _Value]]:
     """Yield an object's members; `json.loads` would keep neither places nor the first of two equal keys."""
-    decoder = json.JSONDecoder(parse_constant=_refuse)
+    decoder = json.JSONDecoder()
     text = text[:end]
     place = _expect(text, _skip(text, start), "{")
     place = _skip(text, place)
@@ -208,10 +206,10 @@ def _members(text: str, start: int, end: int) -> Iterator[tuple[str, _Value]]:
     while more:
         name, place = decoder.raw_decode(text, place)
         if not isinstance(name, str):
-            _refuse("a key that is no text")
+            raise ValueError("a key is text")  # noqa: TRY004 (of a wrong text, not of a wrong call)
         value_at = _skip(text, _expect(text, _skip(text, place), ":"))
         value, value_end = decoder.raw_decode(text, value_at)
-        yield name, _Value(value, text[value_at:value_end], value_at)
+        yield name, _Value(value, value_at)
         place = _skip(text, value_end)
         more = text.startswith(",", place)
         place = _skip(text, place + 1) if more else place
@@ -229,10 +227,6 @@ def _expect(text: str, place: int, sign: str) -> int:
     if not text.startswith(sign, place):
         raise ValueError(f"{sign} expected")
     return place + 1
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
 
 
 def _listed(sheet: Sheet, keys: list[str]) -> str:
