@@ -119,6 +119,15 @@ async def test_spans_begin_where_they_are_told(kafka_bootstrap: str, topic_prefi
         await recording.spans(settings, f"nobodys{topic_prefix}")
 
 
+async def test_nothing_to_read_needs_no_broker():
+    """Spans without an offset end at once, and are where they began."""
+    settings = KafkaSettings(bootstrap_servers="127.0.0.1:1")
+    recorder = recording.Recorder(settings, "any", {0: recording.Span(7, 7)})
+
+    assert [chunk async for chunk in recorder.chunks()] == []
+    assert recorder.at == {0: 7}
+
+
 async def test_a_broker_that_is_away_is_named():
     """Without a broker the recording ends with an error that names it."""
     settings = KafkaSettings(bootstrap_servers="127.0.0.1:1")

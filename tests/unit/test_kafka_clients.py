@@ -1,5 +1,6 @@
 """Kafka settings: what reaches the clients, what is refused and how it is said."""
 
+import asyncio
 import ssl
 import subprocess
 from pathlib import Path
@@ -141,3 +142,42 @@ def test_delivery_rests_on_these_arguments():
 def test_a_dead_workers_partitions_are_free_soon_enough() -> None:
     """What a killed worker holds is given to others early enough for work to go on within 15 s of the kill."""
     assert faust_app.HEARTBEAT_S * 3 <= faust_app.SESSION_S <= 10
+
+
+class Leaking:
+    """A client whose stop lets a cancellation out; its sockets are closed by `close`."""
+
+    def __init__(self) -> None:
+        self.client = self
+        self.closed = 0
+
+    async def stop(self) -> None:
+        """End as if somebody had cancelled the caller."""
+        raise asyncio.CancelledError
+
+    async def close(self) -> None:
+        """Count."""
+        self.closed += 1
+
+
+async def test_a_clients_own_cancellation_cancels_nobody_else():
+    """What a client cancels of its own while it stops does not end the command; its sockets are closed all the same."""
+    client = Leaking()
+
+    assert await kafka_clients.stop_within(client, 1.0) is False
+    assert client.closed > 0
+
+
+async def test_a_real_cancellation_is_kept():
+    """Who is cancelled while a client stops is cancelled."""
+
+    class Slow(Leaking):
+        async def stop(self) -> None:
+            await asyncio.Event().wait()
+
+    stopping = asyncio.create_task(kafka_clients.stop_within(Slow(), 60.0))
+    await asyncio.sleep(0)
+    stopping.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
