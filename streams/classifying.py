@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from facets import errors
-from storage import jobs, memo, outcomes
+from storage import jobs, memo, outcomes, spend
 from storage.engine import Store
 from streams.calls import Assignment
 from streams.project import Project
@@ -123,7 +123,10 @@ async def _ended(tasks: list[asyncio.Task[None]]) -> None:
 
 
 async def _keep_house(store: Store, stop: asyncio.Event, memo_rows_max: int) -> None:
-    """Drop old outcomes, old jobs and the oldest remembered answers, in bounded transactions, now and every hour."""
+    """Drop what is old: outcomes, jobs, remembered answers beyond the bound, marks of the ledger; now and every hour.
+
+    Each transaction is bounded.
+    """
     while not stop.is_set():
         try:
             while await store.write(outcomes.purge, OUTCOME_DAYS, PURGE_CHUNK) >= PURGE_CHUNK:
@@ -132,6 +135,7 @@ async def _keep_house(store: Store, stop: asyncio.Event, memo_rows_max: int) -> 
                 pass
             while await store.write(memo.prune, memo_rows_max, PURGE_CHUNK) >= PURGE_CHUNK:
                 pass
+            await store.write(spend.purge_marks)
         except errors.StoreUnavailable as error:
             log.warning("housekeeping_put_off", error=error.message)
         try:

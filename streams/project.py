@@ -132,6 +132,7 @@ class _Reading:
     def _take_evaluator(self, name: str, table: Mapping[str, Any]) -> None:
         own = {key: value for key, value in table.items() if key not in LIMITS}
         try:
+            _refuse_near_limits(name, table.get("kind"), own)
             given = {key: value for key, value in table.items() if key in LIMITS}
             self.limits[name] = _limits(name, {**KIND_LIMITS.get(str(table.get("kind")), {}), **given})
             if table and not own:  # limits of an evaluator that comes with a collection in Python
@@ -246,6 +247,15 @@ class _Reading:
             return None
         self.limits.setdefault(name, CallLimits())
         return name
+
+
+def _refuse_near_limits(name: str, kind: object, own: Mapping[str, Any]) -> None:
+    """Refuse what was meant for a limit: the kind's own list of keys would not lead there."""
+    known = factory.MAKERS[kind][0] if isinstance(kind, str) and kind in factory.MAKERS else ("kind",)
+    guesses = {key: errors.nearest(key, LIMITS) for key in own if key not in known}
+    problems = [f"evaluator '{name}': unknown key '{key}'{guess}" for key, guess in guesses.items() if guess]
+    if problems:
+        raise errors.InvalidDefinition(problems)
 
 
 def _limits(name: str, table: Mapping[str, Any]) -> CallLimits:

@@ -6,10 +6,12 @@ On SQLite and on PostgreSQL, with a fake evaluator whose answers cost a quarter 
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import chains
 import pytest
+import sqlalchemy as sa
 import stored
 import structlog
 from chains import QUICK
@@ -19,7 +21,10 @@ from polling import eventually
 from evaluators.contract import Evaluated, Limits
 from facets.answers import ChoiceAnswer
 from facets.errors import EvaluationFailed, EvaluatorMisconfigured, EvaluatorUnavailable, Spent, StoreUnavailable
-from storage import engine, jobs, spend, troubles
+from storage import budgets, engine, jobs, spend, troubles
+from streams import standstill
+from streams.calls import CallLimits
+from streams.classifying import classifying
 
 PRICE_USD = 0.25
 ASKED = Evaluated({"topic": ChoiceAnswer(choice="nobody offered this")}, "fake-2", "test", {"input_tokens": 7}, 0.5)
@@ -272,6 +277,49 @@ async def test_word_of_a_process_that_is_gone_ends_with_an_answer(store: engine.
 
     assert len(left) == 1
     assert await store.read(troubles.all) == []
+
+
+async def test_memory_is_bounded_by_the_one_who_keeps_house(store: engine.Store):
+    """Beyond `memo_rows_max` the oldest answers are forgotten, and asked about again."""
+    evaluator = FakeEvaluator()
+    await write(store, t1="one", t2="two", t3="three")
+    async with chains.running(store, evaluator):
+        await chains.settled(store)
+    given = await chains.assignments(store, evaluator)
+    async with classifying(store, given, grace_s=1.0, memo_rows_max=0):
+        await eventually(lambda: store.read(no_memory), what="everything is forgotten")
+    await write(store, t4="one")
+    async with chains.running(store, evaluator):
+        await chains.settled(store)
+
+    assert evaluator.calls == {"t1": 1, "t2": 1, "t3": 1, "t4": 1}
+
+
+def no_memory(tx: engine.Tx) -> bool:
+    """Say whether nothing is remembered."""
+    return tx.execute(sa.text("SELECT count(*) FROM memo")).scalar_one() == 0
+
+
+async def test_who_makes_no_calls_reads_in_the_store_why_nobody_does(store: engine.Store):
+    """A command beside workers tells their word while it holds, and the spent limit of its own file."""
+    limits = {"fake": CallLimits(max_usd_per_day=1.0)}
+    watching: Any = SimpleNamespace(work=None, store=store, project=SimpleNamespace(limits=limits))
+    fine = await standstill.of(watching, "tickets")
+    await store.write(troubles.tell, "fake", "unavailable", "401", misconfigured=True, valid_ms=60_000)
+    refused = await standstill.of(watching, "tickets")
+    await store.write(troubles.clear, "fake")
+    await store.write(spend.charge, spend.Bill("one", "answer", (replace(charge_of(1), cost_usd=1.5),)))
+    spent = await standstill.of(watching, "tickets")
+
+    assert fine is None
+    assert refused == standstill.stopped("fake", "unavailable: 401", misconfigured=True)
+    assert refused.says(2, workers=True) == (
+        "evaluator 'fake' cannot be used (unavailable: 401); 2 documents stay pending: mend its key, its quota or its"
+        " table in facetline.toml; workers go on by themselves then"
+    )
+    midnight_ms = spend.next_day_ms(await store.read(lambda tx: tx.now_ms))
+    assert spent == standstill.spent("fake", budgets.Allowance(1.0, 1.5, 0, 0, midnight_ms))
+    assert await standstill.of(watching, "unknown") is None
 
 
 async def test_a_forced_reindex_pays_again_and_tells_what_it_remembered(store: engine.Store):

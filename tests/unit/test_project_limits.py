@@ -63,3 +63,24 @@ def test_two_evaluators_of_one_name(configured: Configured):
     """A table with a kind does not silently replace the object that the collection brings."""
     with pytest.raises(errors.InvalidDefinition, match=r"rename that table"):
         configured.load('[evaluators.tickets]\nkind = "embedded"\n')
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("max_usd_per_day = 0", "max_usd_per_day is 0; write a number above zero"),
+        ('max_usd_per_day = "5"', "max_usd_per_day is '5'; write a number above zero"),
+        ("tokens_per_minute = nan", "tokens_per_minute is nan; write a number above zero"),
+        ("call_s = inf", "call_s is inf; write a number above zero"),
+        ("tokens_per_minute = true", "tokens_per_minute is True; write a number above zero"),
+        ("tokens_per_minute = 0.5", "tokens_per_minute: Input should be a valid integer"),
+        ("max_usd = 5", "unknown key 'max_usd' (did you mean 'max_usd_per_day'?)"),
+        ("token_per_minute = 5", "unknown key 'token_per_minute' (did you mean 'tokens_per_minute'?)"),
+    ],
+)
+def test_limits_that_are_none(configured: Configured, line: str, words: str):
+    """A limit that is no number above zero, or that is misspelled, is refused by name."""
+    with pytest.raises(errors.InvalidDefinition) as refused:
+        configured.load(f"[evaluators.tickets]\n{line}\n")
+
+    assert f"evaluator 'tickets': {words}" in str(refused.value)
