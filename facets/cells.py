@@ -20,6 +20,10 @@ _KINDS: Mapping[str, str] = {
 }
 
 
+NO_MOMENT = -(2**63)
+"""Stands for a missing moment in what is given: an array of integers has no null, and no moment is so long ago."""
+
+
 def moments(table: Table) -> list[str]:
     """Return the state fields that are moments: SQL reads them otherwise than Python, so they are given, not taken."""
     return [name for name, kind in states.column_types(table.definition.state_schema).items() if kind == "datetime"]
@@ -66,7 +70,7 @@ def _plain(table: Table) -> dict[str, str]:
 def _given(column: Column) -> str:
     cell = f"made.{column.quoted}"
     if column.kind == "datetime":
-        return f"make_timestamp({cell})"
+        return f"make_timestamp(nullif({cell}, {NO_MOMENT}))"
     return f"CAST({cell} AS {column.sql_type})" if column.domain else cell
 
 

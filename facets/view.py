@@ -29,7 +29,7 @@ from facets.tables import Table
 if TYPE_CHECKING:
     import duckdb
 
-# One JSON text holds at most this many rows; the feed's pages are as long.
+# One batch of arrays holds at most this many rows; the feed's pages are as long.
 BATCH_ROWS_MAX = 5_000
 # Search shares the machine with the side chain and, in the local runtime, with the model.
 THREADS_MAX = 4
@@ -37,11 +37,11 @@ THREADS_MAX = 4
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Records and what was made of them: texts for DuckDB by collection, by the definitions of then."""
+    """Records and what was made of them for DuckDB, by collection, by the definitions of then."""
 
     records: Sequence[Record] | Sequence[Shown]
     makers: Mapping[str, rows.RowMaker]
-    texts: Sequence[tuple[str, str]]
+    given: Sequence[tuple[str, "rows.Given"]]
 
 
 class View:
@@ -101,14 +101,14 @@ class View:
     def ready(self, records: Sequence[Record] | Sequence[Shown]) -> Batch:
         """Make a batch ready for `take`, while the one before may still be taken: half of the work is done here."""
         makers = self._makers
-        texts: list[tuple[str, str]] = []
+        given: list[tuple[str, rows.Given]] = []
         for name, found in _by_collection(records).items():
             newest = rows.fold(found) if name in makers else []
-            texts += [
+            given += [
                 (name, makers[name].batch(newest[start : start + BATCH_ROWS_MAX]))
                 for start in range(0, len(newest), BATCH_ROWS_MAX)
             ]
-        return Batch(records, makers, texts)
+        return Batch(records, makers, given)
 
     def take(self, batch: Batch) -> None:
         """Take a batch as `apply` does."""
@@ -119,9 +119,10 @@ class View:
                 batch = self.ready(batch.records)
             position = max(self._position, *(record.feed_seq for record in batch.records))
             with self._changing() as cursor:
-                for name, text in batch.texts:
-                    cursor.execute(table_sql.stage(self._tables[name]), [text])
+                for name, given in batch.given:
+                    cursor.register(table_sql.GIVEN, given)
                     cursor.execute(table_sql.upsert(self._tables[name]))
+                    cursor.unregister(table_sql.GIVEN)
                 cursor.execute(table_sql.WRITE_POSITION, [position])
                 with self._switching:
                     cursor.execute("COMMIT")
@@ -213,6 +214,8 @@ def _open(scratch: Scratch | None) -> "duckdb.DuckDBPyConnection":
             # Nothing is ever read from or fetched into this process behind our back.
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
+            # Cells of Python objects are text, whatever a sample of them looks like (which would take pandas).
+            "pandas_analyze_sample": "0",
             "temp_directory": "" if scratch is None else str(scratch.folder / "spill"),
         }
     )
