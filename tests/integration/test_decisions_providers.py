@@ -15,8 +15,6 @@ from evaluators.decisions import PROVIDERS, Decisions
 from evaluators.models import Connection
 from facets import questions
 
-# litellm's own types, some of which are built at the first call of a family.
-pytestmark = pytest.mark.filterwarnings(r"ignore:Item '\w+' on TypedDict class:UserWarning")
 VARIABLE, KEY = "FACETLINE_TEST_MODEL_KEY", "sk-decide-0123456789"
 BEARER = ("authorization", f"Bearer {KEY}")
 ASKED: dict[str, questions.Question] = {
