@@ -4,12 +4,14 @@ What somebody else's evaluator hands on may be anything; a count or an amount th
 """
 
 import math
+import uuid
 from collections.abc import Mapping
 
+from evaluators.contract import Evaluator
 from facets import errors
+from facets.definitions import Definition
 from storage import spend
 from streams import calls
-from streams.calls import Call
 
 INPUT_NAMES = ("input_tokens", "prompt_tokens", "tokens", "total_tokens")
 OUTPUT_NAMES = ("output_tokens", "completion_tokens")
@@ -21,9 +23,8 @@ USD_MAX = 1e9
 MODEL_CHARS_MAX = 200
 
 
-def charge_of(number: int, call: Call, spent: errors.Spent) -> spend.Charge:
+def charge_of(number: int, definition: Definition, evaluator: Evaluator, spent: errors.Spent) -> spend.Charge:
     """Return the charge for a call; `number` is its place among the calls of this process."""
-    definition, evaluator = call.assignment.definition, call.assignment.evaluator
     input_tokens, output_tokens = tokens_of(spent.usage)
     return spend.Charge(
         number=number,
@@ -34,6 +35,11 @@ def charge_of(number: int, call: Call, spent: errors.Spent) -> spend.Charge:
         output_tokens=output_tokens,
         cost_usd=0.0 if evaluator.limits.is_free else amount(spent.cost_usd),
     )
+
+
+def one_call(definition: Definition, evaluator: Evaluator, spent: errors.Spent) -> spend.Bill:
+    """Return the bill for a call about no document; it is told once."""
+    return spend.Bill(uuid.uuid4().hex, "ask", (charge_of(1, definition, evaluator, spent),))
 
 
 def tokens_of(usage: object) -> tuple[int, int]:

@@ -34,7 +34,10 @@ class Ending:
     @property
     def charge(self) -> spend.Charge | None:
         """What the ledger is told, None when nothing was used up."""
-        return None if self.spent is None else charges.charge_of(self.number, self.call, self.spent)
+        if self.spent is None:
+            return None
+        assigned = self.call.assignment
+        return charges.charge_of(self.number, assigned.definition, assigned.evaluator, self.spent)
 
 
 @dataclass(frozen=True, slots=True)

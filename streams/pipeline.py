@@ -17,10 +17,10 @@ from facets.documents import Document, EventReason, Status
 from facets.selection import selection_of
 from storage import definitions as definitions_
 from storage import documents as documents_
-from storage import events, outcomes
+from storage import events, outcomes, spend
 from storage.engine import Store
+from streams import charges, standstill, understanding
 from streams import events as wire
-from streams import standstill, understanding
 from streams.follower import Follower, unknown_collection
 from streams.project import Project
 from streams.settings import Settings
@@ -283,15 +283,25 @@ class Pipeline:
         )
 
     async def ask(self, collection: str, sentence: str) -> understanding.Understood:
-        """Return what a sentence looks for, by the collection's choice questions; one call to its evaluator.
+        """Return what a sentence looks for, by the collection's choice questions; one call to its evaluator, charged.
 
         Raises:
             InvalidQuery: there is no such collection, or nothing that could be asked.
-            EvaluatorUnavailable, EvaluatorMisconfigured, EvaluationFailed: the evaluator gives no answer.
+            EvaluatorUnavailable, EvaluatorMisconfigured, EvaluationFailed: the evaluator gives no answer, or has spent
+                what it may in a day.
         """
         definition = await self.definition(collection)
         evaluator, limits = self.asked_by(definition)
-        return await understanding.understand(sentence, definition, evaluator, limits)
+        await self.store.read(standstill.check_spent, definition.evaluator, limits.max_usd_per_day)
+        try:
+            understood = await understanding.understand(sentence, definition, evaluator, limits)
+        except (errors.EvaluatorUnavailable, errors.EvaluationFailed) as error:
+            if error.spent is not None:
+                await self.store.write(spend.charge, charges.one_call(definition, evaluator, error.spent))
+            raise
+        spent = errors.Spent(understood.model, understood.usage, understood.cost_usd)
+        await self.store.write(spend.charge, charges.one_call(definition, evaluator, spent))
+        return understood
 
     def asked_by(self, definition: Definition) -> "tuple[Evaluator, CallLimits]":
         """Return the evaluator of a collection, with its limits.

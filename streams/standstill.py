@@ -70,6 +70,19 @@ async def of(pipeline: "Pipeline", collection: str) -> Standstill | None:
     return None
 
 
+def check_spent(tx: engine.Tx, evaluator: str, limit_usd: float | None) -> None:
+    """Refuse a call about no document when the day's money is spent.
+
+    Raises:
+        EvaluatorUnavailable: saying when there is more.
+    """
+    if limit_usd is not None:
+        left = budgets.allowance(tx, evaluator, limit_usd, collections=(), slots=1)
+        if left.reached:
+            found = spent(evaluator, left)
+            raise errors.EvaluatorUnavailable(f"evaluator '{evaluator}' {found.problem}: {found.mend}")
+
+
 async def last_known(pipeline: "Pipeline", collection: str) -> str | None:
     """Return it as a line, for a job that is looked at: also what was so when the last process ended."""
     found = await of(pipeline, collection)

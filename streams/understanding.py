@@ -52,6 +52,7 @@ class Understood:
     model: str
     cost_usd: float | None
     latency_ms: float
+    usage: Mapping[str, Any] | None = None
 
     def shown(self) -> dict[str, Any]:
         """Return it as search replies show it."""
@@ -131,6 +132,7 @@ async def understand(sentence: str, definition: Definition, evaluator: Evaluator
         model=evaluated.model,
         cost_usd=evaluated.cost_usd,
         latency_ms=(time.monotonic() - started_s) * 1000,
+        usage=evaluated.usage,
     )
 
 
@@ -149,13 +151,18 @@ async def _ask(sentence: str, asked: Mapping[str, Choice], evaluator: Evaluator,
         async with asyncio.timeout(call_s):
             evaluated = await asking.ask(evaluator, sentence, asked, key="", deadline_s=call_s)
     except TimeoutError as error:
-        raise errors.EvaluatorUnavailable(f"no answer within {call_s:g} s", reason="timeout") from error
+        said = f"no answer within {call_s:g} s"
+        raise errors.EvaluatorUnavailable(said, reason="timeout", spent=calls.UNHEARD) from error
     except errors.PipelineError:
         raise
     except Exception as error:  # the evaluator may be anybody's
         said = f"{type(error).__name__}: {calls.said(error)}"
         raise errors.EvaluationFailed("evaluator_error", said) from error
-    validation.check_evaluated(asked, evaluated)
+    try:
+        validation.check_evaluated(asked, evaluated)
+    except errors.InvalidAnswer as error:  # it was paid for all the same
+        error.spent = errors.Spent(evaluated.model, evaluated.usage, evaluated.cost_usd)
+        raise
     return evaluated
 
 

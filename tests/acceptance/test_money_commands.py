@@ -10,12 +10,21 @@ from pathlib import Path
 import pytest
 import runtimes
 from runtimes import Site
+from served import ServedPlace, Server, serving
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """The process that runs this file's commands."""
+    with serving() as made:
+        yield made
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
+def site(tmp_path: Path, server: Server) -> Iterator[Site]:
     """An empty local place."""
     with runtimes.made("local", tmp_path, str) as made:
+        made.place = ServedPlace(tmp_path, server)
         yield made
 
 
@@ -90,6 +99,23 @@ def test_a_days_limit_is_said_and_lifted(site: Site):
     ]
     assert "$1.500000 + 1 unknown" in table.out
     assert "the cost of 1 of 7 calls is not known" in table.err
+
+
+def test_a_sentence_to_search_by_is_charged_and_bound_by_the_limit(site: Site):
+    """`search --ask` is a call like any other in the ledger, and none is made when the day's money is spent."""
+    run = site.place.run
+    site.define(limits="max_usd_per_day = 0.2")
+    run("write", "notes/a", "--body", "billing")
+
+    asked = run("search", "notes", "--ask", "billing usd0.25", "--json")
+    refused = run("search", "notes", "--ask", "billing usd0.25", "--json")
+    cost = run("cost", "--json")
+
+    assert asked.code == 0, asked.err
+    assert (refused.code, refused.out) == (1, "")
+    assert "has spent $0.2500 of the $0.2 a day" in refused.err
+    assert (cost.lines[0]["calls"], cost.lines[0]["cost_usd"]) == (2, 0.25)
+    assert len(site.script.calls()) == 2
 
 
 def test_cost_refuses_what_is_not_there(site: Site):
