@@ -267,11 +267,15 @@ async def test_the_store_says_which_life_of_a_topic_a_record_is_of(tmp_path: Pat
         newest = await pipeline.store.read(outcomes.find, f"log:{TOPIC}", "2/0/0")
         await replay(pipeline, lines([message], incarnation=1))
         first = await pipeline.store.read(outcomes.find, f"log:{TOPIC}", "1/0/0")
+        await replay(pipeline, lines([message], incarnation=3))
+        told = await pipeline.store.read(outcomes.find, f"log:{TOPIC}", "3/0/0")
 
     assert newest is not None
     assert newest.outcome == "applied"
     assert first is not None
     assert (first.outcome, first.reason) == ("rejected", "superseded")
+    assert told is not None
+    assert told.outcome == "applied"
 
 
 async def _made_anew(pipeline: Pipeline) -> None:
