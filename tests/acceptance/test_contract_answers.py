@@ -8,6 +8,7 @@ from polling import eventually
 from runtimes import Case
 
 from facets import errors
+from streams import standstill
 
 
 async def test_an_answered_write_is_found_by_its_answer(case: Case):
@@ -230,3 +231,24 @@ async def test_a_writer_whose_write_was_passed_is_told(case: Case):
     await case.settled("t1")
 
     assert (reply["status"], reply["facets"]) == ("superseded", None)
+
+
+async def test_a_bad_key_is_told_to_whoever_waits_and_mends_by_itself(case: Case):
+    """A write that waits ends early with the reason, nothing fails, and when the key works the answer comes."""
+    case.on("key")
+    reply = await case.write("t1", "billing badkey=key", timeout_s=600.0)
+    stands = await standstill.of(case.pipeline, "tickets")
+    case.off("key")
+    (after,) = await case.settled("t1")
+
+    assert (reply["status"], reply["reason"]) == ("pending", None)
+    assert stands is not None
+    assert stands.says(1, workers=case.site.is_kafka).startswith(
+        "evaluator 'tickets' cannot be used (unavailable: 401: the key is refused); 1 document stays pending: mend its"
+    )
+    assert after["status"] == "indexed"
+    await eventually(lambda: _answers(case), what="the word is taken back")
+
+
+async def _answers(case: Case) -> bool:
+    return await standstill.of(case.pipeline, "tickets") is None
