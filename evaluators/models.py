@@ -12,8 +12,8 @@ import logging
 import math
 import os
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -31,12 +31,12 @@ TOKEN_NAMES = {
 SETTINGS = {
     "telemetry": False,
     "suppress_debug_info": True,
-    "turn_off_message_logging": True,
     "drop_params": False,  # what a model does not take must be known, not left out silently
     "num_retries": 0,
 }
-LOG_MODULE = "litellm.litellm_core_utils.logging_worker"
-"""Has a task that lives as long as its loop, for callbacks that we have none of."""
+UNLOGGED = "litellm._internal_context"
+"""Has the mark of calls that somebody else accounts for: without it a third of a call's processor time goes into a
+record of it for callbacks that we have none of, and a task is left that waits for the next."""
 
 NOISE = (r"Item '\w+' on TypedDict class", r"Pydantic serializer warnings")
 """Beginnings of warnings about litellm's own types, which nobody here can do anything about."""
@@ -62,6 +62,7 @@ class _Library:
     """litellm, and how many calls are on their way in this process."""
 
     litellm: ModuleType
+    unlogged: Callable[[], AbstractContextManager[None]]
     calls: int = 0
 
 
@@ -83,7 +84,7 @@ def _library() -> _Library:
         warnings.filterwarnings("ignore", words, UserWarning)
     for name in LOGGERS:
         logging.getLogger(name).setLevel(SILENT)  # they print requests, and every error is raised anyway
-    return _Library(litellm)
+    return _Library(litellm, importlib.import_module(UNLOGGED).internal_sub_call)
 
 
 async def call(function_name: str, connection: Connection, *, deadline_s: float, **arguments: Any) -> Any:
@@ -130,7 +131,8 @@ def _on_its_way() -> Iterator[None]:
     library = _library()
     library.calls += 1
     try:
-        yield
+        with library.unlogged():
+            yield
     finally:
         library.calls -= 1
 
@@ -182,7 +184,7 @@ def _is_listed(model: str) -> bool:
 
 
 async def close() -> None:
-    """Close litellm's connections and its task, so that nothing is left when the loop ends; later calls open new ones.
+    """Close litellm's connections, so that nothing is left when the loop ends; later calls open new ones.
 
     They are shared: while another evaluator's call is on its way they stay open, for whoever closes last.
     """
@@ -191,5 +193,3 @@ async def close() -> None:
     litellm = _library().litellm
     await litellm.close_litellm_async_clients()
     litellm.in_memory_llm_clients_cache.flush_cache()
-    with suppress(RuntimeError):  # its task was of an earlier loop, and ended with that
-        await importlib.import_module(LOG_MODULE).GLOBAL_LOGGING_WORKER.stop()

@@ -309,9 +309,8 @@ async def test_the_wish_to_be_left_alone_arrives(server: model_server.Server, re
 @pytest.mark.parametrize("silence", [model_replies.hang(), model_replies.drip(0.05)], ids=["hang", "drip"])
 async def test_a_silent_model_is_left_at_the_deadline(server: model_server.Server, silence: Reply):
     """No byte, or one now and then: the call ends by our clock, and leaves no task and no connection behind."""
-    await ask(decisions(server))
-    await models.close()
     before = len(asyncio.all_tasks())
+    await ask(decisions(server))
     server.plan = silence
 
     reasons = await asyncio.gather(*(reason(decisions(server), deadline_s=0.4) for _ in range(3)))
