@@ -5,11 +5,14 @@ transaction while it talks to DuckDB.
 """
 
 import asyncio
+import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from facets import errors
 from facets.definitions import Definition, Definitions
+from facets.documents import Shown
 from facets.selection import Selection
 from facets.view import View
 from storage import definitions, feed
@@ -63,44 +66,29 @@ class Follower:
         """Bring the view up to all that was committed before.
 
         1. Whole pages, as they are numbered: building a view holds nobody up. 2. The rest together with what has no
-        number yet, in one transaction; what is too much for one is numbered first, and read by pages. 3. What somebody
-        had locked just then may have been changed before: it is waited for, within a bound.
+        number yet, in one transaction; of what is too much for one, a page is numbered, and read as the others are.
+        3. What somebody had locked just then may have been changed before: it is waited for, within a bound.
         """
         locked: set[str] | None = None
         waits = 0
-        while True:
-            await self._take_pages(view)  # 1
-            newest = await self._store.write(feed.newest, view.position, READ_MAX, self._collection)  # 2
-            if newest is None:
-                while await self._store.write(feed.number) >= feed.NUMBERED_MAX:
-                    pass
-                continue
-            records, passed_over = newest
-            await asyncio.to_thread(view.apply, records)
-            if len(records) == READ_MAX:
-                continue
-            locked = passed_over if locked is None else locked & passed_over  # 3
-            if not locked or waits == LOCKED_WAITS_MAX:
-                return
-            waits += 1
-            await asyncio.sleep(LOCKED_S)
-
-    async def _take_pages(self, view: View) -> None:
-        """Take what is numbered; a page is read and made ready while DuckDB takes the one before it."""
-        taking: asyncio.Task[None] | None = None
-        position = view.position
-        try:
-            while records := await self._store.read(feed.shown, position, READ_MAX, self._collection):
-                batch = await asyncio.to_thread(view.ready, records)
-                if taking is not None:
-                    await taking
-                taking = asyncio.create_task(asyncio.to_thread(view.take, batch))
-                position = records[-1].feed_seq
-                if len(records) < READ_MAX:
-                    break
-        finally:
-            if taking is not None:
-                await taking
+        async with contextlib.aclosing(_Taking(view)) as taking:
+            while True:
+                records = await self._store.read(feed.shown, taking.position, READ_MAX, self._collection)  # 1
+                await taking.give(records)
+                if len(records) == READ_MAX:
+                    continue
+                newest = await self._store.write(feed.newest, taking.position, READ_MAX, self._collection)  # 2
+                if newest is None:
+                    continue
+                records, passed_over = newest
+                await taking.give(records)
+                if len(records) == READ_MAX:
+                    continue
+                locked = passed_over if locked is None else locked & passed_over  # 3
+                if not locked or waits == LOCKED_WAITS_MAX:
+                    return
+                waits += 1
+                await asyncio.sleep(LOCKED_S)
 
     async def _defined(self, definition: Definition) -> View:
         if self._view is None:
@@ -116,6 +104,33 @@ class Follower:
         if self._view is not None:
             await asyncio.to_thread(self._view.close)
             self._view = None
+
+
+class _Taking:
+    """Gives a view records in order: those that come next are read and made ready while DuckDB takes the ones before.
+
+    Numbering and DuckDB leave Python's lock alone, so that a machine with two cores builds on both.
+    """
+
+    def __init__(self, view: View) -> None:
+        self.position = view.position
+        self._view = view
+        self._last: asyncio.Task[None] | None = None
+
+    async def give(self, records: Sequence[Shown]) -> None:
+        """Have records taken after all that was given before."""
+        if not records:
+            return
+        batch = await asyncio.to_thread(self._view.ready, records)
+        await self.aclose()
+        self._last = asyncio.create_task(asyncio.to_thread(self._view.take, batch))
+        self.position = records[-1].feed_seq
+
+    async def aclose(self) -> None:
+        """Wait until everything given is taken."""
+        last, self._last = self._last, None
+        if last is not None:
+            await last
 
 
 def unknown_collection(name: str, active: Definitions) -> errors.UnknownCollection:
