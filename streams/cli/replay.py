@@ -1,6 +1,7 @@
 """`record` and `replay`: a topic's events into a file, and a file's events into a pipeline."""
 
 import math
+import re
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,7 @@ POLL_S = 0.3
 ANSWERED_POLL_S = 0.1
 NO_WORKER_S = 10.0
 SPEED_MOST = 1_000_000.0
+PREFIX = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 AGAIN = "run the same command again to go on; what has arrived is left as it is"
 
 
@@ -228,7 +230,9 @@ def _with_prefix(settings: "Settings", prefix: str | None) -> "Settings":
         return settings
     if settings.runtime != "kafka":
         raise typer.BadParameter("--topic-prefix belongs to the Kafka runtime; the local one has no topics")
-    kafka = settings.kafka.model_validate({**settings.kafka.model_dump(), "topic_prefix": prefix})
+    if not PREFIX.fullmatch(prefix):
+        raise typer.BadParameter(f"--topic-prefix {prefix[:80]!r}: topics are named by letters, digits, '.', '_', '-'")
+    kafka = settings.kafka.model_copy(update={"topic_prefix": prefix})
     return settings.model_copy(update={"kafka": kafka})
 
 
