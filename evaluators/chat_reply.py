@@ -3,7 +3,7 @@
 Nothing is read out of a reply that was cut off, refused or filtered, however much it looks like an answer.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,4 +88,4 @@ def _shown(value: Any) -> str:
 
 
 def _part(thing: Any, name: str) -> Any:
-    return thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
+    return thing.get(name) if isinstance(thing, dict) else getattr(thing, name, None)

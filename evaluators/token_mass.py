@@ -31,10 +31,24 @@ DECIMALS = 6
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token of a reply, and the probability of each text that could have stood there (its own among them)."""
+    """A token of a reply, and what litellm has of it: its log-probability and those of its alternatives.
+
+    Most tokens are structure whose alternatives nobody asks for, so they are read when somebody does.
+    """
 
     text: str
-    chances: Mapping[str, float]
+    told: Any = None
+
+    def chances(self) -> dict[str, float]:
+        """Return the probability of each text that could have stood there, the token's own among them."""
+        alternatives = _part(self.told, "top_logprobs")
+        listed = [*(alternatives if isinstance(alternatives, list | tuple) else ()), self.told]
+        found: dict[str, float] = {}
+        for each in listed:
+            name, chance = _part(each, "token"), _chance(_part(each, "logprob"))
+            if isinstance(name, str) and chance is not None:
+                found.setdefault(name, chance)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +64,8 @@ def tokens_of(told: Any) -> list[Token]:
     content = _part(told, "content")
     if not isinstance(content, list | tuple):
         return []
-    tokens = [_token(each) for each in content]
-    known = [token for token in tokens if token is not None]
-    return known if len(known) == len(tokens) else []
+    tokens = [Token(text, each) for each in content if isinstance(text := _part(each, "token"), str)]
+    return tokens if len(tokens) == len(content) else []
 
 
 def start_of(tokens: Iterable[Token], text: str) -> int | None:
@@ -103,7 +116,7 @@ def _at(tokens: Iterable[Token], place: int) -> tuple[Token, str] | None:
 
 def _masses(token: Token, before: str, codes: Collection[str], closing: str) -> dict[str, float]:
     masses: dict[str, float] = {}
-    for text, chance in token.chances.items():
+    for text, chance in token.chances().items():
         if not text.startswith(before):
             continue
         rest = text[len(before) :]
@@ -111,20 +124,6 @@ def _masses(token: Token, before: str, codes: Collection[str], closing: str) -> 
         if code in codes and (end or rest == code):
             masses[code] = masses.get(code, 0.0) + chance
     return masses
-
-
-def _token(told: Any) -> Token | None:
-    text = _part(told, "token")
-    if not isinstance(text, str):
-        return None
-    alternatives = _part(told, "top_logprobs")
-    listed = [*(alternatives if isinstance(alternatives, list | tuple) else ()), told]
-    chances: dict[str, float] = {}
-    for each in listed:
-        name, chance = _part(each, "token"), _chance(_part(each, "logprob"))
-        if isinstance(name, str) and chance is not None:
-            chances.setdefault(name, chance)
-    return Token(text, chances)
 
 
 def _chance(logprob: Any) -> float | None:
@@ -136,4 +135,4 @@ def _chance(logprob: Any) -> float | None:
 
 
 def _part(thing: Any, name: str) -> Any:
-    return thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
+    return thing.get(name) if isinstance(thing, dict) else getattr(thing, name, None)

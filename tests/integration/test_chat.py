@@ -372,6 +372,7 @@ async def test_permuted_options_answer_as_what_they_stand_for(server: model_serv
         (model_replies.refusal(), "refused"),
         (numbers(finish_reason="content_filter"), "content_filter"),
         (model_replies.filtered(), "content_filter"),
+        (model_replies.error(400, "Stopped by the content policy: response_format, tools."), "content_filter"),
         (model_replies.too_long(), "too_long"),
         (model_replies.said("The answer is outage."), "invalid_answer"),
         (model_replies.said(json.dumps({**GOOD, "q1": "refunds"})), "invalid_answer"),

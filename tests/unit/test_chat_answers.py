@@ -23,6 +23,12 @@ QUESTIONS: dict[str, Question] = {
 GOOD = {"q0": "2", "q1": "B", "q2": 0.25}
 
 
+def token(text: str, chances: dict[str, float]) -> Token:
+    """Return a token with the probabilities of what could have stood there."""
+    top = [{"token": each, "logprob": math.log(chance)} for each, chance in chances.items()]
+    return Token(text, {"token": text, "logprob": None, "top_logprobs": top})
+
+
 def sheet(*, letters: bool = False, sure: bool = False) -> chat_sheet.Sheet:
     """Return the questions' sheet."""
     return chat_sheet.sheet_of(QUESTIONS, order=chat_sheet.fixed, letters=letters, sure=sure)
@@ -216,7 +222,7 @@ def spelled(score: str, choice: str, boolean: str, **chances: dict[str, float]) 
     """Return a reply with its tokens; `chances` are those at each answer."""
     pieces = ['{"q0":"', score, '","q1":"', choice, '","q2":"', boolean, '"}']
     keys = {1: "q0", 3: "q1", 5: "q2"}
-    tokens = [Token(piece, chances.get(keys.get(place, ""), {piece: 1.0})) for place, piece in enumerate(pieces)]
+    tokens = [token(piece, chances.get(keys.get(place, ""), {piece: 1.0})) for place, piece in enumerate(pieces)]
     return Reply("".join(pieces), tokens)
 
 
@@ -251,7 +257,7 @@ def test_a_label_in_place_of_a_code_has_no_share():
 
 def test_tokens_that_spell_another_reply_are_not_used():
     """Without the tokens of this very text there is no confidence, and the answer stands."""
-    reply = Reply(json.dumps(GOOD), [Token("B", {"B": 1.0})])
+    reply = Reply(json.dumps(GOOD), [token("B", {"B": 1.0})])
 
     assert chat_answers.answers(reply, sheet())["topic"] == ChoiceAnswer(choice="billing")
 
@@ -261,7 +267,7 @@ def test_the_text_of_a_completion_is_its_only_choices():
     logprobs = {"content": [{"token": "{}", "logprob": -math.inf, "top_logprobs": []}]}
 
     assert chat_reply.reply_of(completion(message={"content": "{}"}, logprobs=logprobs)) == Reply(
-        "{}", [Token("{}", {})]
+        "{}", [Token("{}", logprobs["content"][0])]
     )
 
 
