@@ -6,7 +6,6 @@ provider) is not recorded; a refusal or an answer that does not fit is, because 
 """
 
 import asyncio
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -23,9 +22,6 @@ from facets.questions import Question
 Mode = Literal["record", "replay"]
 NOTE = "recorded_call"
 """Note of an answer that came from the file: this time it cost nothing."""
-MESSAGE_CHARS_MAX = 300
-_PRIVATE = re.compile(r"\w+://\S+|\b(?=[\w.-]*\d)[\w.-]{20,}\b")
-"""Addresses, and words that may be a key: a recording is read by many."""
 
 
 class CallFile:
@@ -141,7 +137,7 @@ class FromFile:
             asker=Asker(self.kind, identity.model, fingerprint),
             latency_ms=(self._clock() - started_s) * 1000,
             evaluated=said,
-            error=None if error is None else Problem(error.reason, _public(error.message)),
+            error=None if error is None else Problem(error.reason, recordings.public(error.message)),
         )
         self._file.add(call, questions)
 
@@ -156,7 +152,3 @@ def _told(call: Call) -> Evaluated:
         problem = call.error or Problem("evaluator_error", "the recorded call has no answers")
         raise EvaluationFailed(problem.reason, problem.message)
     return replace(call.evaluated, usage=None, cost_usd=0.0, notes={**(call.evaluated.notes or {}), NOTE: True})
-
-
-def _public(message: str) -> str:
-    return _PRIVATE.sub("…", message)[:MESSAGE_CHARS_MAX]

@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,6 +38,12 @@ LINE_KEYS = (
     "latency_ms",
     "error",
 )
+
+
+MESSAGE_CHARS_MAX = 300
+"""Of an error's words."""
+_PRIVATE = re.compile(r"\w+://\S+|\b(?=[\w.-]*\d)[\w.-]{20,}\b")
+"""Addresses, and words that may be a key."""
 
 
 class InvalidRecording(ValueError):
@@ -113,8 +120,13 @@ def encode(call: Call, questions: Mapping[str, Question]) -> str:
         told.update({name: value for name, value in parts.items() if value is not None})
     told["latency_ms"] = round(call.latency_ms, 3)
     if call.error is not None:
-        told["error"] = {"reason": call.error.reason, "message": call.error.message}
+        told["error"] = {"reason": call.error.reason, "message": public(call.error.message)}
     return json.dumps(told, ensure_ascii=False, allow_nan=False)
+
+
+def public(message: str) -> str:
+    """Return an error's words without what may be an address or a key: a recording is read by many."""
+    return _PRIVATE.sub("…", message)[:MESSAGE_CHARS_MAX]
 
 
 def decode(line: bytes) -> Call:

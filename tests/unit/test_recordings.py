@@ -115,3 +115,11 @@ def test_damage_is_named(line: str, message: str, tmp_path: Path):
     with pytest.raises(InvalidRecording, match="line 2") as caught:
         recordings.read(path)
     assert message in str(caught.value)
+
+
+def test_no_address_and_no_key_gets_in():
+    """What a provider's error says is written down without what others must not read."""
+    error = Problem("refused", "key sk-proj-0123456789abcdefghij at https://user:pass@host.example/v1 refused: no")
+    line = recordings.encode(call(said=None, error=error), QUESTIONS)
+
+    assert json.loads(line)["error"]["message"] == "key … at … refused: no"
