@@ -55,8 +55,8 @@ class Subject:
 class Run:
     """What is known of one evaluator: calls that ended by their keys, and why it was asked no further, if so.
 
-    `made` calls were made now, `failed_usd` is what the failed ones among them are known to have cost. `missed` counts
-    calls that failed for now by their reasons.
+    `made` calls were made now, `paid_usd` is what they are known to have cost, `failed_usd` the failed ones among
+    them. `missed` counts calls that failed for now by their reasons.
     """
 
     subject: Subject
@@ -65,6 +65,7 @@ class Run:
     failures_max: int = FAILURES_MAX
     known: dict[str, Call] = field(default_factory=dict)
     made: int = 0
+    paid_usd: float = 0.0
     failed_usd: float | None = None
     missed: dict[str, int] = field(default_factory=dict)
     stopped: str | None = None
@@ -86,10 +87,12 @@ class Run:
         if isinstance(verdict, Evaluated):
             self._in_a_row = 0
             self.known[call.key] = replace(call, evaluated=verdict)
+            self._pay(verdict.cost_usd)
             return self.known[call.key]
         spent = getattr(verdict, "spent", None)
         if spent is not None and spent.cost_usd is not None:
             self.failed_usd = (self.failed_usd or 0.0) + spent.cost_usd
+            self._pay(spent.cost_usd)
         found = calls.verdict_on(verdict, self.subject.limits.call_s)
         if isinstance(found, calls.Failure):
             self._in_a_row = 0
@@ -98,6 +101,13 @@ class Run:
         if isinstance(found, calls.Trouble):
             self._miss(found)
         return None
+
+    def _pay(self, cost_usd: float | None) -> None:
+        """Count dollars; a run may cost what the evaluator may on a day."""
+        self.paid_usd += cost_usd or 0.0
+        limit_usd = self.subject.limits.max_usd_per_day
+        if limit_usd is not None and self.paid_usd >= limit_usd:
+            self.stopped = f"this run has cost {self.paid_usd:.4f} USD, and max_usd_per_day is {limit_usd:g}"
 
     def _miss(self, trouble: calls.Trouble) -> None:
         self.missed[trouble.reason] = self.missed.get(trouble.reason, 0) + 1

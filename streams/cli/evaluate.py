@@ -93,7 +93,8 @@ def evaluate(  # a command's parameters are its options
             await project.close()
 
     kept = f"; run it again to go on, {calls} is read first" if calls else ""
-    running.run(work, again=f"the figures are those of the calls that had ended{kept}")
+    again = f"the figures are those of the calls that had ended{kept}"
+    running.run(work, again="nothing was fitted" if fit_temperature else again)
 
 
 class _Shown:

@@ -150,6 +150,16 @@ async def test_an_evaluator_that_keeps_failing_is_left_alone():
     assert "5 calls in a row failed" in (run.stopped or "")
 
 
+async def test_a_run_costs_no_more_than_a_day():
+    """It stops at the evaluator's own limit of dollars a day, counted anew in each run, and says so."""
+    evaluator, texts = FakeEvaluator(), rows(*["billing"] * 50)
+    evaluator.script("k2", EvaluationFailed("refused", "no", spent=Spent(cost_usd=0.5)))
+    run = await ran(evaluating.begun(subject(evaluator, max_usd_per_day=1.0), texts, {}), concurrency=1)
+
+    assert sum(evaluator.calls.values()) == 3
+    assert "max_usd_per_day is 1" in (run.stopped or "")
+
+
 async def test_a_call_that_takes_too_long_is_a_timeout():
     """The wall-clock limit of the evaluator holds here too."""
     evaluator, texts = FakeEvaluator(60.0), rows("billing")
