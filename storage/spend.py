@@ -9,7 +9,7 @@ last ones of a transaction, after the tallies, in the order of the rows' keys.
 """
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
@@ -115,14 +115,21 @@ def charge(tx: engine.Tx, bill: Bill) -> None:
     """Add what has not been added yet. Call this last: the rows stay locked until the transaction ends."""
     if not bill.charges:
         return
-    whose = {"by": bill.owner, "of": bill.kind}
-    heard = tx.execute(_finding_mark(), whose).scalar_one_or_none() or 0
-    new = [each for each in bill.charges if each.number > heard]
-    if not new:
-        return
-    mark = {"owner": bill.owner, "kind": bill.kind, "heard": max(each.number for each in new), "at_ms": tx.now_ms}
-    tx.execute(_marking(tx.dialect), mark)
+    new: Sequence[Charge] = bill.charges
+    if not _mark(tx, bill, new):  # some of these were heard before
+        heard = tx.execute(_finding_mark(), {"by": bill.owner, "of": bill.kind}).scalar_one()
+        new = [each for each in bill.charges if each.number > heard]
+        if not new:
+            return
+        _mark(tx, bill, new)
     tx.execute(_adding(tx.dialect), _folded(day_of(tx.now_ms), new))
+
+
+def _mark(tx: engine.Tx, bill: Bill, charges: Sequence[Charge]) -> bool:
+    """Note that these were heard; False, and nothing is noted, when that is so of one of them already."""
+    numbers = [each.number for each in charges]
+    mark = {"owner": bill.owner, "kind": bill.kind, "heard": max(numbers), "at_ms": tx.now_ms, "first": min(numbers)}
+    return tx.execute(_marking(tx.dialect), mark).first() is not None
 
 
 def today(tx: engine.Tx, evaluator: str) -> Spent:
@@ -207,7 +214,13 @@ def _finding_day() -> sa.Select[Any]:
 def _marking(dialect: engine.Dialect) -> sa.Executable:
     insert = sqlite.insert(_MARKS) if dialect == "sqlite" else postgresql.insert(_MARKS)
     moved = {name: insert.excluded[name] for name in ("heard", "at_ms")}
-    return insert.on_conflict_do_update(index_elements=["owner", "kind"], set_=moved)
+    columns: dict[str, sa.BindParameter[Any]] = {
+        name: sa.bindparam(name) for name in ("owner", "kind", "heard", "at_ms")
+    }
+    marked = insert.values(columns).on_conflict_do_update(
+        index_elements=["owner", "kind"], set_=moved, where=_MARKS.c.heard < sa.bindparam("first")
+    )
+    return marked.returning(_MARKS.c.heard)
 
 
 @functools.cache
