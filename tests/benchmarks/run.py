@@ -20,6 +20,7 @@ BENCHES = (
     "feed_to_view",
     "view_build",
     "side_chain",
+    "model_calls",
     "reindex",
     "write_to_searchable",
     "apply_kafka",

@@ -1,0 +1,164 @@
+"""Calls to hosted models, through litellm over HTTP to a server on loopback that is a process of its own.
+
+`model_calls_decisions`, `model_calls_chat`: processor time of one call at no delay, from an evaluator's `evaluate` to
+answers that the validator has passed. Baseline: litellm's own function with the same request, the reply thrown away.
+
+`model_calls_100ms`: documents a second that a side chain over SQLite gets answered with 64 calls at once, each 100 ms.
+Baseline: litellm alone, 64 tasks that ask about the same bodies.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import sample
+import side_chain
+import workers
+from figures import Figure, interleaved
+
+from evaluators import models, validation
+from evaluators.chat import Chat
+from evaluators.contract import Evaluator
+from evaluators.decisions import Decisions
+from evaluators.models import Connection
+from facets.errors import EvaluatorUnavailable
+from storage import opening
+from streams.calls import Assignment, CallLimits
+from streams.classifying import classifying
+
+VARIABLE = "BENCH_MODEL_KEY"
+HELPERS = Path(__file__).resolve().parents[1] / "helpers"
+CALLS = 400
+AT_ONCE = 8
+CALLS_TO_LEARN = 5
+DOCUMENTS = 1_000
+DELAY_S = 0.1
+ROUNDS = 3
+LIMIT_S = 300.0
+
+Ask = Callable[[int], Awaitable[object]]
+
+
+async def measure() -> AsyncIterator[Figure]:
+    """Measure them."""
+    os.environ[VARIABLE] = "sk-bench-0123456789"
+    await models.load()
+    with _server(0.0) as url:
+        decisions, chat = _decisions(url), Chat(Connection("openai/bench", f"{url}/v1", VARIABLE))
+        await _known(decisions)
+        await _known(chat)
+        yield await _compared("decisions", _ours(decisions), _bare(decisions))
+        yield await _compared("chat", _ours(chat), _bare_chat(chat))
+        await models.close()
+    with _server(DELAY_S) as url:
+        decisions = _decisions(url)
+        alone = _bare(decisions)
+        found = await interleaved(ROUNDS, alone=lambda: _a_second(alone), chain=lambda: _chain(decisions))
+        yield Figure("model_calls_100ms", found["chain"], "documents/s", found["alone"])
+        await models.close()
+
+
+async def _compared(name: str, ours: Ask, bare: Ask) -> Figure:
+    found = await interleaved(ROUNDS, bare=lambda: _cpu_ms(bare), ours=lambda: _cpu_ms(ours))
+    return Figure(f"model_calls_{name}", found["ours"], "ms of CPU a call", found["bare"])
+
+
+async def _known(evaluator: Evaluator) -> None:
+    """Ask until the evaluator knows how: a chat model's first calls may be refused in part."""
+    for _ in range(CALLS_TO_LEARN):
+        with suppress(EvaluatorUnavailable):
+            await _ours(evaluator)(0)
+
+
+@contextmanager
+def _server(delay_s: float) -> Iterator[str]:
+    command = [sys.executable, str(HELPERS / "model_server.py"), "0", str(delay_s)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.terminate()
+
+
+def _decisions(url: str) -> Decisions:
+    return Decisions(Connection("typesafe/jev-1.14.0", url, VARIABLE))
+
+
+def _ours(evaluator: Evaluator) -> Ask:
+    async def ask(number: int) -> None:
+        said = await evaluator.evaluate(sample.body(number), sample.QUESTIONS, key="t1", deadline_s=60)
+        validation.check_evaluated(sample.QUESTIONS, said)
+
+    return ask
+
+
+def _bare(evaluator: Decisions) -> Ask:
+    connection, form = evaluator._connection, evaluator._form
+
+    async def ask(number: int) -> None:
+        litellm = await models.load()
+        request = form.arguments(sample.body(number), sample.QUESTIONS)
+        where = {"api_base": connection.api_base, "api_key": os.environ[VARIABLE]}
+        await litellm.asystemone(model=connection.model, timeout=60, **where, **request)
+
+    return ask
+
+
+def _bare_chat(evaluator: Chat) -> Ask:
+    connection, mode = evaluator._connection, evaluator.mode
+    prompt = evaluator._prompt(sample.QUESTIONS, "t1", letters=mode.with_letters)
+
+    async def ask(number: int) -> None:
+        litellm = await models.load()
+        request = evaluator._request(mode, prompt, sample.body(number))
+        where = {"api_base": connection.api_base, "api_key": os.environ[VARIABLE]}
+        await litellm.acompletion(model=connection.model, timeout=60, max_retries=0, **where, **request)
+
+    return ask
+
+
+async def _asked(ask: Ask, count: int, at_once: int) -> None:
+    numbers = iter(range(count))
+
+    async def work() -> None:
+        for number in numbers:
+            await ask(number)
+
+    await asyncio.gather(*(work() for _ in range(at_once)))
+
+
+async def _cpu_ms(ask: Ask, count: int = CALLS) -> float:
+    busy_s = time.process_time()
+    await _asked(ask, count, AT_ONCE)
+    return (time.process_time() - busy_s) / count * 1000
+
+
+async def _a_second(ask: Ask) -> float:
+    started_s = time.perf_counter()
+    await _asked(ask, DOCUMENTS, sample.SLOTS)
+    return DOCUMENTS / (time.perf_counter() - started_s)
+
+
+async def _chain(evaluator: Decisions) -> float:
+    assignments = {"tickets": Assignment(sample.definition(), evaluator, CallLimits(concurrency=sample.SLOTS))}
+    with TemporaryDirectory() as folder:
+        store = await opening.open_store(f"sqlite:///{Path(folder) / 'store.db'}")
+        try:
+            await side_chain.written(store, DOCUMENTS)
+            started_s = time.perf_counter()
+            async with classifying(store, assignments, grace_s=1.0, memo_rows_max=1_000_000) as work:
+
+                async def all_stored() -> bool:
+                    return work.side_chain.stats.stored >= DOCUMENTS
+
+                await workers.until(all_stored, LIMIT_S, 0.005)
+                return DOCUMENTS / (time.perf_counter() - started_s)
+        finally:
+            await store.close()
