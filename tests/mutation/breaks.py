@@ -51,6 +51,8 @@ FOLDING = "tests/unit/test_folding.py"
 IMPORTED = "tests/unit/test_imported.py"
 REPLAYING = "tests/integration/test_replaying.py"
 CALL_FILE = "tests/unit/test_call_file.py"
+CHAT_ANSWERS = "tests/unit/test_chat_answers.py"
+TOKEN_MASS = "tests/unit/test_token_mass.py"
 TURNS = "tests/unit/test_turns.py"
 CALLS = "tests/unit/test_calls.py"
 ARCHITECTURE = "tests/unit/test_architecture.py"
@@ -351,6 +353,24 @@ BREAKS = (
             (f"{VALIDATION}::test_no_confidence_passes_without_a_source",),
         ),
         False,  # its evaluators always name one
+    ),
+    Break(
+        *("cut-off-is-read", 5, "a reply that was cut off is read", "evaluators/chat_reply.py"),
+        *("    if finish == CUT_OFF:\n", "    if finish == 0:\n"),
+        (f"{CHAT_ANSWERS}::test_a_completion_without_an_answer_is_refused",),
+        simulated=False,
+    ),
+    Break(
+        *("letter-is-certain", 5, "yes without a probability is certain", "evaluators/chat_answers.py"),
+        *("        raise Undecided\n", "        return float(said.meaning == TRUE)\n"),
+        (f"{CHAT_ANSWERS}::test_a_boolean_letter_without_its_probability_is_undecided",),
+        simulated=False,
+    ),
+    Break(
+        *("forced-is-sure", 5, "a code that was forced gets a confidence", "evaluators/token_mass.py"),
+        *("if not MASS_MIN <= mass <=", "if not 0 < mass <="),
+        (f"{TOKEN_MASS}::test_a_forced_or_impossible_code_has_no_share",),
+        simulated=False,
     ),
     # 6. A write never waits for a model.
     Break(
