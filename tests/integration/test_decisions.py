@@ -7,6 +7,7 @@ import asyncio
 import json
 import math
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import model_replies
@@ -143,6 +144,25 @@ async def test_a_price_is_litellms_or_unknown(server: model_server.Server):
 
     assert listed.cost_usd == pytest.approx(120 * 0.042e-6)
     assert unlisted.cost_usd is None
+
+
+@pytest.mark.parametrize(
+    ("model", "told", "cost"),
+    [
+        ("openai/nobody-lists-me", 0.0, None),
+        ("typesafe/jev-1.14.0", 0.0, 0.0),
+        ("openai/nobody-lists-me", 0.25, 0.25),
+        ("typesafe/jev-1.14.0", math.nan, None),
+        ("typesafe/jev-1.14.0", -1.0, None),
+        ("typesafe/jev-1.14.0", None, None),
+    ],
+)
+async def test_a_price_of_nothing_needs_a_list(model: str, told: float | None, cost: float | None):
+    """Nought is believed of a model that has a price; what is no amount is unknown."""
+    await models.load()
+
+    response = SimpleNamespace(hidden_params={"response_cost": told})
+    assert models.cost_of(response, Connection(model)) == cost
 
 
 async def test_a_confidence_is_found_in_any_namespace(server: model_server.Server):
