@@ -17,6 +17,7 @@ FINISHED = frozenset({"stop", "tool_calls", "function_call"})
 
 CUT_OFF = "length"
 FILTERED = "content_filter"
+MORE_TOKENS = "If this happens to many documents, raise max_output_tokens or lower reasoning_effort."
 SHOWN_CHARS_MAX = 80
 
 
@@ -43,7 +44,7 @@ def reply_of(response: Any) -> Reply:
     """
     choices = _part(response, "choices")
     if not isinstance(choices, list | tuple) or not choices:
-        raise CutOff("The model's reply has no choices: its tokens were used up before the answer.")
+        raise CutOff(f"The model's reply has no choices: its tokens were used up before the answer. {MORE_TOKENS}")
     choice = choices[0]
     message = _part(choice, "message")
     _check_end(_part(choice, "finish_reason"), message)
@@ -65,7 +66,7 @@ def _check_end(finish: Any, message: Any) -> None:
     if finish == FILTERED:
         raise EvaluationFailed("content_filter", "The provider's filter stopped the reply.")
     if finish == CUT_OFF:
-        raise CutOff("The model's reply was cut off at its limit of tokens.")
+        raise CutOff(f"The model's reply was cut off at its limit of tokens. {MORE_TOKENS}")
     if finish is not None and finish not in FINISHED:
         raise InvalidAnswer(f"The model's reply did not come to its end, but to {_shown(finish)}.")
 

@@ -9,10 +9,10 @@ import json
 import math
 from typing import Any
 
-from hypothesis import event, given
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from evaluators import chat_answers, chat_reply, chat_sheet, token_mass, validation
+from evaluators import chat_answers, chat_prompt, chat_reply, chat_sheet, token_mass, validation
 from evaluators.chat_reply import Reply
 from facets import questions
 from facets.errors import PipelineError
@@ -153,3 +153,14 @@ def test_no_completion_breaks_the_reader(response: Any):
         return
 
     assert reply.text.strip()
+
+
+@given(st.text(), st.text("0123456789abcdef", min_size=16, max_size=16))
+def test_no_body_gets_out_of_its_fence(body: str, nonce: str):
+    """Whatever the body, the two lines with the marker enclose all of it and nothing else."""
+    assume(nonce not in body)
+    before, inside, after = chat_prompt.fenced(body, nonce).split(f"\n===== {nonce} =====\n")
+
+    assert inside == body
+    assert before.endswith(f"===== {nonce} =====:")
+    assert "\n" not in after
