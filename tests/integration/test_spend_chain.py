@@ -234,6 +234,23 @@ def charge_of(number: int) -> spend.Charge:
     return spend.Charge(number, "tickets", "fake", "fake-1", 3, 0, PRICE_USD)
 
 
+async def test_tokens_a_minute_hold_the_others_back(store: engine.Store):
+    """The first text is larger than what a minute allows: the others stay pending and unclaimed, and pay nothing."""
+    evaluator = FakeEvaluator(replace(said("billing", stored.QUESTIONS), usage={"input_tokens": 1_000}))
+    await write(store, **{f"t{number}": f"{number}" * 4_000 for number in range(5)})
+    async with chains.running(store, evaluator, replace(QUICK, tokens_per_minute=100)) as chain:
+        await eventually(lambda: chain.stats.stored == 1)
+        (lane,) = chain.lanes
+        chain.wake()
+        await asyncio.sleep(0)
+        next_s = lane.next_look_s(0.0)
+    rows = (await store.read(stored.rows)).values()
+
+    assert next_s is not None
+    assert len(evaluator.history) == 1
+    assert sorted((each["status"], each["attempt"]) for each in rows) == [("indexed", 1), *[("pending", 0)] * 4]
+
+
 async def test_a_limit_that_sees_no_costs_says_so(store: engine.Store):
     """An evaluator that tells no costs is asked all the same, with a warning: the limit cannot hold."""
     evaluator = FakeEvaluator(replace(said("billing", stored.QUESTIONS), cost_usd=None))
