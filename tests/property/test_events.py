@@ -9,8 +9,10 @@ import builders
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evaluators import facet_values, validation
+from facets.questions import boolean, score
 from storage import events as judged
-from streams import events
+from streams import events, imported
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=200)
 IDS = st.text(string.ascii_letters + string.digits + "-", min_size=1, max_size=40)
@@ -25,6 +27,38 @@ HEADERS = st.lists(
     max_size=4,
 )
 DEFINITIONS = builders.definitions()
+ASKED = builders.definitions(
+    builders.definition(
+        questions={
+            **builders.TOPIC,
+            "urgent": boolean(ask="Today?"),
+            "severity": score(ask="How bad?", levels=["low", "high"]),
+        }
+    )
+)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+SHARES = st.none() | st.sampled_from([0, 0.25, 0.5, 1]) | st.floats(-0.5, 1.5) | SCALARS
+MAPS = st.dictionaries(st.sampled_from(["billing", "outage", "other", "0", "1", "x"]), SHARES, max_size=3)
+
+
+def _values(kind: str, **parts: st.SearchStrategy[object]) -> st.SearchStrategy[dict[str, object]]:
+    """Facet values of a type: right ones, nearly right ones, and any others."""
+    more = {"confidence": SHARES, "probabilities": st.none() | MAPS, "value": SCALARS, "x": SCALARS}
+    near = st.fixed_dictionaries({"type": st.just(kind), **parts}, optional={"confidence": more["confidence"]})
+    return near | st.fixed_dictionaries({}, optional={"type": SCALARS | st.just(kind), **parts, **more})
+
+
+CHOSEN = st.sampled_from(["billing", "outage", "other", "Billing", "sales"])
+FACETS = st.fixed_dictionaries(
+    {},
+    optional={
+        "topic": _values("choice", choice=CHOSEN | SCALARS),
+        "urgent": _values("boolean", probability=SHARES),
+        "severity": _values("score", score=SHARES, level=st.sampled_from(["low", "high"])),
+        "other": SCALARS,
+    },
+)
+EVALUATIONS = st.dictionaries(st.sampled_from([*imported.EVALUATION_KEYS, "kind"]), SCALARS | MOMENTS, max_size=4)
 
 
 @given(body=TEXT, state=STATES, source=IDS, event_id=IDS)
@@ -60,6 +94,25 @@ def test_no_record_makes_decoding_raise(
     assert (event.content is None) == (event.reason is not None)
     assert event.raw is raw
     assert event.digest
+
+
+@given(facets=FACETS | SCALARS, evaluation=st.just({}) | EVALUATIONS | SCALARS)
+def test_no_imported_answers_make_decoding_raise(facets: object, evaluation: object) -> None:
+    """Any JSON for answers is either taken within the questions' domain, fit for any store, or rejected with words."""
+    value = json.dumps({"body": "x", "facets": facets, "evaluation": evaluation})
+    raw = builders.raw(value=value, headers={"ce_type": events.IMPORTED})
+
+    event = events.decode(raw, builders.position(), ASKED)
+
+    assert (event.content is None) == (event.reason is not None)
+    assert (event.message or "x").strip()
+    if event.content is not None:
+        answered = event.content.answered
+        assert answered is not None
+        questions = {name: ASKED.by_name["tickets"].questions[name] for name in answered.facets}
+        source = answered.evaluation["confidence_source"]
+        validation.check(questions, facet_values.answers_of(answered.facets), confidence_source=source)
+        json.dumps([answered.facets, answered.evaluation], allow_nan=False, ensure_ascii=False).encode()
 
 
 def test_no_nesting_makes_decoding_raise() -> None:

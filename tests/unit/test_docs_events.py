@@ -46,6 +46,7 @@ def validator(kind: str) -> jsonschema.Draft202012Validator:
 
 
 WRITTEN, FACETS = validator(events.WRITTEN), validator(events.FACETS)
+IMPORTED = validator(events.IMPORTED)
 
 
 def record(status: Status, **given_: Any) -> Record:
@@ -107,6 +108,41 @@ def test_the_schema_refuses_what_the_decoder_refuses(data: object) -> None:
 
     assert event.reason is not None
     assert not WRITTEN.is_valid(data)
+
+
+@pytest.mark.parametrize("names", [["topic"], ["urgent", "severity"], ["topic", "urgent", "severity"]])
+def test_every_import_fits_the_schema(names: list[str]) -> None:
+    """Answers in their public form, to all questions or some, are valid, and taken."""
+    told = {"evaluator": "old", "model": "m", "classified_at": "2026-01-02T03:04:05Z", "confidence_source": "votes"}
+    public = answers.facet_values(QUESTIONS, ANSWERS)
+    given_ = {name: public[name] for name in names}
+    message = events.encode_write(
+        "tickets/t1", body="x", state=None, source="s", event_id="1", facets=given_, evaluation=told
+    )
+    asked = builders.definitions(builders.definition(questions=QUESTIONS))
+    event = events.decode(Raw(message.key, message.value, message.headers), builders.position(), asked)
+
+    assert IMPORTED.is_valid(json.loads(message.value or b""))
+    assert event.reason is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"body": "x"},
+        {"body": "x", "facets": {}},
+        {"facets": {"topic": {"type": "choice", "choice": "billing"}}},
+        {"body": "x", "facets": {"topic": "billing"}},
+        {"body": "x", "facets": {"topic": {"type": "choice"}}},
+        {"body": "x", "facets": {"topic": {"type": "choice", "choice": "billing"}}, "evaluation": {"by": "me"}},
+    ],
+)
+def test_the_schema_of_imports_refuses_what_the_decoder_refuses(data: object) -> None:
+    """A producer that checks by the schema hears of these mistakes before a dead letter does."""
+    raw = builders.raw(value=json.dumps(data), headers={"ce_type": events.IMPORTED})
+
+    assert events.decode(raw, builders.position(), builders.definitions()).reason is not None
+    assert not IMPORTED.is_valid(data)
 
 
 @pytest.mark.parametrize("status", Status)
