@@ -8,6 +8,7 @@ itself prints such bytes as they are; they are read back just so. `incarnation` 
 
 import base64
 import binascii
+import io
 import json
 import re
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from storage.events import Raw
 
 LINE_BYTES_MAX = 32 * 1024 * 1024
 """Above the longest line of a record of 4 MiB: kcat needs six bytes for a control character."""
+TOO_LONG = f"the line has more than {LINE_BYTES_MAX} bytes"
+READ_BYTES = 256 * 1024
 TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 TIMESTAMP_TYPES = ("create", "logappend")
 
@@ -50,6 +53,13 @@ class Refusal:
 
     number: int
     reason: str
+
+
+class Idle:
+    """Stands between lines of a pipe: nothing more has come by now, and reading on may wait for ever."""
+
+
+IDLE = Idle()
 
 
 class _Refused(Exception):
@@ -105,9 +115,34 @@ def read(file: BinaryIO) -> Iterator[Line | Refusal]:
         if len(line) == LINE_BYTES_MAX and not line.endswith(b"\n"):
             while (rest := file.readline(LINE_BYTES_MAX)) and not rest.endswith(b"\n"):
                 pass
-            yield Refusal(number, f"the line has more than {LINE_BYTES_MAX} bytes")
+            yield Refusal(number, TOO_LONG)
         elif line.strip():
             yield decode(number, line)
+
+
+def follow(file: io.BufferedReader) -> Iterator[Line | Refusal | Idle]:
+    """Read a pipe like a file, and say each time when all that has come by now was read."""
+    number, parts, size = 0, list[bytes](), 0
+    while data := file.read1(READ_BYTES):
+        *whole, rest = data.split(b"\n")
+        for end in whole:
+            number += 1
+            line = b"".join((*parts, end, b"\n"))
+            size, parts = size + len(end), []
+            yield from _checked(number, line, size)
+            size = 0
+        if size <= LINE_BYTES_MAX:
+            parts.append(rest)
+        size += len(rest)
+        yield IDLE
+    yield from _checked(number + 1, b"".join(parts), size)
+
+
+def _checked(number: int, line: bytes, size: int) -> Iterator[Line | Refusal]:
+    if size > LINE_BYTES_MAX:
+        yield Refusal(number, TOO_LONG)
+    elif line.strip():
+        yield decode(number, line)
 
 
 def decode(number: int, line: bytes) -> Line | Refusal:

@@ -16,7 +16,7 @@ from facets.definitions import Definitions
 from facets.documents import EventReason
 from storage import documents, events, positions
 from streams import events as wire
-from streams.event_files import Line, Recorded, Refusal
+from streams.event_files import Idle, Line, Recorded, Refusal
 from streams.pacing import Pace
 from streams.pipeline import Pipeline, Sent
 
@@ -29,6 +29,7 @@ REFUSED_KEPT_MAX = 100_000
 """Refusals listed in the result; beyond that the file as a whole is not what was meant, and only counted."""
 
 Chunk = list[Line | Refusal]
+Lines = Iterator[Line | Refusal] | Iterator[Line | Refusal | Idle]
 
 
 @dataclass(slots=True)
@@ -143,7 +144,7 @@ class Replay:
         self._started_s: float | None = None
         self._waiting: list[tuple[int, Sent]] = []
 
-    async def run(self, lines: Iterator[Line | Refusal]) -> Tally:
+    async def run(self, lines: Lines) -> Tally:
         """Send all lines; return what became of them.
 
         Raises:
@@ -242,13 +243,17 @@ async def behind(pipeline: Pipeline, ends: Mapping[int, int]) -> int:
     return sum(max(0, end - nexts[partition]) for partition, end in ends.items())
 
 
-async def _chunks(lines: Iterator[Line | Refusal]) -> AsyncIterator[Chunk]:
-    """Read ahead one bounded chunk at a time, away from the event loop."""
+async def _chunks(lines: Lines) -> AsyncIterator[Chunk]:
+    """Read ahead one bounded chunk at a time, away from the event loop; no line waits for those that have not come."""
 
     def take() -> Chunk:
         chunk: Chunk = []
         size = 0
         for each in lines:
+            if isinstance(each, Idle):
+                if chunk:
+                    break
+                continue
             chunk.append(each)
             size += _size(each)
             if len(chunk) >= CHUNK or size >= CHUNK_BYTES_MAX:

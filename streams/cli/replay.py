@@ -1,7 +1,10 @@
 """`record` and `replay`: a topic's events into a file, and a file's events into a pipeline."""
 
+import io
 import math
+import os
 import re
+import stat
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +15,7 @@ from streams.cli import documents, options, output, running
 if TYPE_CHECKING:
     from streams.pipeline import Pipeline
     from streams.recording import Recorder
-    from streams.replaying import Replay, Tally
+    from streams.replaying import Lines, Replay, Tally
     from streams.settings import Settings
 
 REFUSED_SHOWN_MAX = 20
@@ -130,7 +133,9 @@ def replay(
         settings = _with_prefix(options.settings(config, folder), topic_prefix)
         pace = None if factor is None else Pace(factor, gap_most_s=gap_most_s)
         with imports.opened(file) as opened:
-            lines = event_files.read(opened)
+            lines: Lines = event_files.read(opened)
+            if isinstance(opened, io.BufferedReader) and not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                lines = event_files.follow(opened)
             tally = await (_judged(settings, lines) if dry_run else _replayed(settings, lines, pace, wait))
         _show(tally, json_=json_, dry_run=dry_run)
         return None

@@ -1,13 +1,16 @@
 """`facetline replay` as people run it, on the local runtime: what it prints, what it refuses, how it ends."""
 
+import asyncio
 import json
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import documented
 import pytest
-from commands import Place
+from commands import Place, finish
+from polling import eventually
 from served import ServedPlace, Server, serving
 
 KAFKA = {"FACETLINE_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1"}
@@ -64,6 +67,27 @@ def test_refused_lines_are_named_and_the_rest_is_sent(place: Place):
     assert "line 2 refused, unknown_collection: " in done.err
     assert "line 4 refused, it is not one JSON object" in done.err
     assert rejected.out == "1 sent, 0 applied, 0 unchanged, 0 known before, 1 rejected (id_reused), 0 refused\n"
+
+
+def test_a_pipe_that_stays_open_is_replayed_as_it_comes(place: Place):
+    """An event is applied while the pipe waits for the next one; its end ends the command."""
+    process = place.start("replay", "-", "--wait", "applied", stdin=subprocess.PIPE)
+    process.stdin.write(lines({}))
+    process.stdin.flush()
+    until(lambda: place.run("get", "tickets/t1").code == 0, what="the first event is applied")
+    process.stdin.write(lines({}, {}))
+    done = finish(process)
+
+    assert (done.code, done.out) == (0, "3 sent, 2 applied, 0 unchanged, 1 known before, 0 refused\n")
+
+
+def until(condition: Callable[[], bool], *, what: str) -> None:
+    """Wait for a condition, for a while."""
+
+    async def wait() -> None:
+        await eventually(condition, deadline_s=60, what=what)
+
+    asyncio.run(wait())
 
 
 def test_a_dry_run_touches_nothing(place: Place):

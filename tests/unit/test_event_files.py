@@ -4,6 +4,7 @@ Method: round trips of generated records, and lines as kcat 1.7.1 printed them f
 """
 
 import io
+import itertools
 import json
 from typing import Any
 
@@ -77,7 +78,7 @@ def test_what_kcat_prints_is_read():
 
 
 def test_bytes_that_kcat_prints_as_they_are_come_back():
-    """What is above ASCII is not escaped by kcat above ASCII: a key or value that is not UTF-8 is in the line byte for byte."""
+    """What is above ASCII is not escaped by kcat: a key or value that is not UTF-8 is in the line byte for byte."""
     line = b'{"topic":"t","partition":0,"offset":0,"key":"\xff/\xc3\xa4","payload":"\xed\xa0\x80\\u0001"}\n'
     (found,) = read(line)
 
@@ -138,3 +139,53 @@ def test_a_file_may_begin_with_a_byte_order_mark():
     (found,) = read(b"\xef\xbb\xbf" + json.dumps(PLAIN).encode())
 
     assert isinstance(found, Line)
+
+
+class Pipe(io.RawIOBase):
+    """Gives its pieces one after another, each as one read."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self._pieces = pieces
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Give the next piece; none means the end."""
+        if not self._pieces:
+            return 0
+        piece, self._pieces = self._pieces[0][: len(buffer)], [self._pieces[0][len(buffer) :], *self._pieces[1:]]
+        if not self._pieces[0]:
+            self._pieces.pop(0)
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+@given(st.data())
+def test_a_pipe_is_read_like_a_file(data: st.DataObject):
+    """However its bytes come, the lines are those of the file, and all that have come stand before each pause."""
+    text = json.dumps(PLAIN).encode() + b"\n\n{\n" + json.dumps(PLAIN).encode()
+    cuts = sorted({0, len(text), *data.draw(st.lists(st.integers(1, len(text) - 1), max_size=6))})
+    pieces = [text[start:end] for start, end in itertools.pairwise(cuts)]
+    found = list(event_files.follow(io.BufferedReader(Pipe(list(pieces)))))
+
+    assert [each for each in found if each is not event_files.IDLE] == read(text)
+    numbers, come = 0, b""
+    for each in found[:-1]:
+        if each is event_files.IDLE:
+            come += pieces.pop(0)
+            assert numbers == sum(bool(line.strip()) for line in come.split(b"\n")[:-1])
+        else:
+            numbers += 1
+
+
+def test_a_pipes_line_that_is_too_long_is_passed():
+    """As in a file, and no more of it is kept than its limit and one read."""
+    long = b"x" * (event_files.LINE_BYTES_MAX + 1)
+    pipe = io.BufferedReader(Pipe([long, b"y\n" + json.dumps(PLAIN).encode() + b"\n"]))
+    refused, line = [each for each in event_files.follow(pipe) if each is not event_files.IDLE]
+
+    assert refused == Refusal(1, event_files.TOO_LONG)
+    assert isinstance(line, Line)
+    assert line.number == 2
