@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 import stored
-from alembic import autogenerate, script
+from alembic import autogenerate, command, script
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlmodel import SQLModel
 
 from facets import errors
-from storage import engine, opening
+from storage import engine, opening, spend, tallies
 
 OPEN = """
 import asyncio, sys
@@ -133,6 +133,24 @@ async def test_the_steps_make_exactly_the_tables(store_url: str, tmp_path: Path)
     assert migrated == declared
 
 
+async def test_a_store_of_an_earlier_version_keeps_what_it_has(store_url: str):
+    """A store made by the first schema, is brought up to date: same id, same content, and a ledger."""
+    old = engine.make_engine(store_url)
+    with old.begin() as connection:
+        steps = Config(attributes={"connection": connection})
+        steps.set_main_option("script_location", str(opening.MIGRATIONS))
+        steps.set_main_option("path_separator", "os")
+        command.upgrade(steps, opening.REVISIONS[0])
+        connection.execute(sa.text("INSERT INTO store VALUES (1, 'the-old-id', 0, 0)"))
+        connection.execute(sa.text("INSERT INTO tallies VALUES ('crashes', 3)"))
+    old.dispose()
+
+    async with stored.opened(store_url) as store:
+        found, spent = await store.read(tallies.all), await store.read(spend.by_collection)
+
+    assert (store.store_id, found, spent) == ("the-old-id", {"crashes": 3}, {})
+
+
 def schema(connection: sa.Connection) -> list[str]:
     """Return what the database itself says about columns and indexes."""
     if connection.dialect.name == "sqlite":
@@ -171,8 +189,8 @@ def test_concurrent_sqlite_writers_lose_nothing(sqlite_url: str):
         "    await store.close()\n"
         "asyncio.run(main())\n"
     )
-    command = [sys.executable, "-W", "error", "-c", work, sqlite_url]
-    processes = [subprocess.Popen(command, cwd=Path(__file__).parents[2], stderr=subprocess.PIPE) for _ in range(4)]
+    words = [sys.executable, "-W", "error", "-c", work, sqlite_url]
+    processes = [subprocess.Popen(words, cwd=Path(__file__).parents[2], stderr=subprocess.PIPE) for _ in range(4)]
     said = [process.communicate(timeout=50)[1] for process in processes]
 
     with sa.create_engine(sqlite_url).connect() as connection:
