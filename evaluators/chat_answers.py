@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaluators import token_mass
-from evaluators.chat_reply import Reply
+from evaluators.chat_reply import Reply, shown
 from evaluators.chat_sheet import TRUE, Line, Sheet
 from evaluators.token_mass import Shares
 from facets.answers import Answer, BooleanAnswer, ChoiceAnswer, ScoreAnswer
@@ -26,7 +26,6 @@ FENCE_OPENS = re.compile(r"```[A-Za-z]{0,10}[ \t]*\n")
 THOUGHTS = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 SPACE = re.compile(r"[ \t\r\n]*")
-SHOWN_CHARS_MAX = 80
 NUMBER_CHARS_MAX = 40
 """No number that answers anything is longer."""
 
@@ -65,7 +64,7 @@ def read(text: str, sheet: Sheet) -> dict[str, Said]:
     if missing:
         raise InvalidAnswer(f"The reply has no {_listed(sheet, missing)}.")
     if more:
-        raise InvalidAnswer(f"The reply has keys that were not asked for: {', '.join(map(_shown, more[:5]))}.")
+        raise InvalidAnswer(f"The reply has keys that were not asked for: {', '.join(map(shown, more[:5]))}.")
     return {line.id: _said(line, found) for line in sheet}
 
 
@@ -141,7 +140,7 @@ def _meaning(line: Line, value: Any) -> tuple[str | None, str | None]:
         return json.dumps(value), None
     if isinstance(line.question, Score):
         return None, None
-    raise InvalidAnswer(f"Question '{line.id}': {_shown(value)} is none of its codes.")
+    raise InvalidAnswer(f"Question '{line.id}': {shown(value)} is none of its codes.")
 
 
 def _level(line: Line, value: Any) -> float:
@@ -158,7 +157,7 @@ def _number(line: Line, value: Any, top: int, rule: str) -> float:
     if isinstance(value, str) and len(value) <= NUMBER_CHARS_MAX and NUMBER.fullmatch(value):
         number = float(value)
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= top:  # no NaN either
-        raise InvalidAnswer(f"Question '{line.id}': the answer {rule}, not {_shown(value)}.")
+        raise InvalidAnswer(f"Question '{line.id}': the answer {rule}, not {shown(value)}.")
     return float(number)
 
 
@@ -179,10 +178,10 @@ def _object(text: str) -> dict[str, _Value]:
     try:
         for name, value in _members(text, start, end):
             if name in found:
-                raise InvalidAnswer(f"The reply says {_shown(name)} twice.")
+                raise InvalidAnswer(f"The reply says {shown(name)} twice.")
             found[name] = value
     except (ValueError, RecursionError) as error:
-        raise InvalidAnswer(f"The reply is not one JSON object: {_shown(text.strip())}.") from error
+        raise InvalidAnswer(f"The reply is not one JSON object: {shown(text.strip())}.") from error
     return found
 
 
@@ -232,11 +231,3 @@ def _expect(text: str, place: int, sign: str) -> int:
 def _listed(sheet: Sheet, keys: list[str]) -> str:
     of_key = {key: line.id for line in sheet for key in (line.key, line.sure_key) if key}
     return ", ".join(f"{key} (question '{of_key[key]}')" for key in keys[:5])
-
-
-def _shown(value: Any) -> str:
-    try:
-        text = repr(value)
-    except ValueError:  # an integer of too many digits
-        text = f"a {type(value).__name__}"
-    return text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}…"

@@ -9,7 +9,7 @@ from typing import Any
 
 from evaluators import token_mass
 from evaluators.chat_prompt import TOOL_NAME
-from evaluators.token_mass import Token
+from evaluators.token_mass import Token, part_of
 from facets.errors import EvaluationFailed, EvaluatorUnavailable, InvalidAnswer
 
 FINISHED = frozenset({"stop", "tool_calls", "function_call"})
@@ -42,51 +42,51 @@ def reply_of(response: Any) -> Reply:
         InvalidAnswer: it has several tool calls, another tool's call, or ended in a way that is not known.
         EvaluatorUnavailable: it is empty, which passes when asked again.
     """
-    choices = _part(response, "choices")
+    choices = part_of(response, "choices")
     if not isinstance(choices, list | tuple) or not choices:
         raise CutOff(f"The model's reply has no choices: its tokens were used up before the answer. {MORE_TOKENS}")
     choice = choices[0]
-    message = _part(choice, "message")
-    _check_end(_part(choice, "finish_reason"), message)
-    called = _part(message, "tool_calls")
+    message = part_of(choice, "message")
+    _check_end(part_of(choice, "finish_reason"), message)
+    called = part_of(message, "tool_calls")
     if called:
         return Reply(_tool_text(called))
-    content = _part(message, "content")
+    content = part_of(message, "content")
     if content is not None and not isinstance(content, str):
         raise InvalidAnswer(f"The model's reply is not text but {type(content).__name__}.")
     if content is None or not content.strip():
         raise EvaluatorUnavailable("The model's reply is empty.")
-    return Reply(content, token_mass.tokens_of(_part(choice, "logprobs")))
+    return Reply(content, token_mass.tokens_of(part_of(choice, "logprobs")))
 
 
 def _check_end(finish: Any, message: Any) -> None:
-    refusal = _part(message, "refusal")
+    refusal = part_of(message, "refusal")
     if refusal:
-        raise EvaluationFailed("refused", f"The model refused: {_shown(refusal)}.")
+        raise EvaluationFailed("refused", f"The model refused: {shown(refusal)}.")
     if finish == FILTERED:
         raise EvaluationFailed("content_filter", "The provider's filter stopped the reply.")
     if finish == CUT_OFF:
         raise CutOff(f"The model's reply was cut off at its limit of tokens. {MORE_TOKENS}")
     if finish is not None and finish not in FINISHED:
-        raise InvalidAnswer(f"The model's reply did not come to its end, but to {_shown(finish)}.")
+        raise InvalidAnswer(f"The model's reply did not come to its end, but to {shown(finish)}.")
 
 
 def _tool_text(called: Any) -> str:
     if not isinstance(called, list | tuple) or len(called) != 1:
         raise InvalidAnswer("The model called several tools; it was asked for one call.")
-    function = _part(called[0], "function")
-    name, arguments = _part(function, "name"), _part(function, "arguments")
+    function = part_of(called[0], "function")
+    name, arguments = part_of(function, "name"), part_of(function, "arguments")
     if name != TOOL_NAME:
-        raise InvalidAnswer(f"The model called {_shown(name)}; the only tool is '{TOOL_NAME}'.")
+        raise InvalidAnswer(f"The model called {shown(name)}; the only tool is '{TOOL_NAME}'.")
     if not isinstance(arguments, str) or not arguments.strip():
         raise InvalidAnswer("The model called its tool without arguments.")
     return arguments
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
+def shown(value: Any) -> str:
+    """Return a value as a message may quote it: it can be a piece of the document."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of too many digits
+        text = f"a {type(value).__name__}"
     return text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}…"
-
-
-def _part(thing: Any, name: str) -> Any:
-    return thing.get(name) if isinstance(thing, dict) else getattr(thing, name, None)

@@ -41,11 +41,11 @@ class Token:
 
     def chances(self) -> dict[str, float]:
         """Return the probability of each text that could have stood there, the token's own among them."""
-        alternatives = _part(self.told, "top_logprobs")
+        alternatives = part_of(self.told, "top_logprobs")
         listed = [*(alternatives if isinstance(alternatives, list | tuple) else ()), self.told]
         found: dict[str, float] = {}
         for each in listed:
-            name, chance = _part(each, "token"), _chance(_part(each, "logprob"))
+            name, chance = part_of(each, "token"), _chance(part_of(each, "logprob"))
             if isinstance(name, str) and chance is not None:
                 found.setdefault(name, chance)
         return found
@@ -61,10 +61,10 @@ class Shares:
 
 def tokens_of(told: Any) -> list[Token]:
     """Return a reply's tokens from what litellm has of them; none where that is not what it should be."""
-    content = _part(told, "content")
+    content = part_of(told, "content")
     if not isinstance(content, list | tuple):
         return []
-    tokens = [Token(text, each) for each in content if isinstance(text := _part(each, "token"), str)]
+    tokens = [Token(text, each) for each in content if isinstance(text := part_of(each, "token"), str)]
     return tokens if len(tokens) == len(content) else []
 
 
@@ -134,5 +134,6 @@ def _chance(logprob: Any) -> float | None:
     return math.exp(logprob)
 
 
-def _part(thing: Any, name: str) -> Any:
+def part_of(thing: Any, name: str) -> Any:
+    """Return a part of what litellm returned, in which objects and plain dicts take turns; None where it is not."""
     return thing.get(name) if isinstance(thing, dict) else getattr(thing, name, None)
