@@ -275,7 +275,8 @@ def _show_document(found: dict[str, Any]) -> None:
     if evaluation:
         cached = ", remembered from an equal body" if evaluation["cached"] else ""
         source = evaluation["confidence_source"]
-        rows.append(("asked", f"{evaluation['classified_at']} by {evaluation['model']}{cached}"))
+        way = "imported" if evaluation["kind"] == "imported" else "asked"
+        rows.append((way, f"{evaluation['classified_at']} by {evaluation['model']}{cached}"))
         rows.append(("confidence", source or "none given"))
         rows.extend(("note", f"{name}: {value}") for name, value in (evaluation["notes"] or {}).items())
     rows.append(("state", json.dumps(found["state"], ensure_ascii=False) if found["state"] else ""))

@@ -117,5 +117,6 @@ async def test_the_import_command_keeps_them(case: Case):
     assert [each["line"] for each in ended.json["refused"]] == [3]
     assert "did you mean 'outage'?" in ended.json["refused"][0]["reason"]
     assert (again.json["written"], again.json["unchanged"]) == (0, 2)
+    assert "imported:" in case.site.place.run("get", case.uri("t1")).out
     assert await case.keys("outage") == ["t1", "t2"]
     assert case.calls("t1") + case.calls("t2") == 0
