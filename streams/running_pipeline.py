@@ -5,6 +5,7 @@ are made for it and removed in the end: nothing of anybody else's is touched, wh
 """
 
 import asyncio
+import contextlib
 import math
 import os
 import subprocess
@@ -12,8 +13,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from concurrent.futures import Future
-from contextlib import contextmanager
+from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -64,6 +64,7 @@ class RunningPipeline:
         self._limit_s = limit_s
         self._opened: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, Pipeline]] = Future()
         self._thread = threading.Thread(target=self._run_thread, name="facetline", daemon=True)
+        self._failure: BaseException | None = None
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -76,21 +77,31 @@ class RunningPipeline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
+        with contextlib.suppress(RuntimeError):  # it has ended by itself
+            self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(self._limit_s)
+        if error is None:
+            self._check()
 
     def run(self, make: Callable[[Pipeline], Awaitable[T]]) -> T:
         """Run what `make` returns for the pipeline, in the pipeline's event loop, and return its result.
 
         Raises:
             TimeoutError: it took longer than the limit.
+            StoreUnavailable: the pipeline has ended by itself.
         """
 
         async def work() -> T:
             async with asyncio.timeout(self._limit_s):
                 return await make(self.pipeline)
 
-        return asyncio.run_coroutine_threadsafe(work(), self._loop).result()
+        self._check()
+        try:
+            return asyncio.run_coroutine_threadsafe(work(), self._loop).result()
+        except CancelledError as error:
+            self._thread.join(STOP_S)
+            self._check()
+            raise errors.StoreUnavailable("the pipeline has ended") from error
 
     def write(self, uri: str, **given: Any) -> dict[str, Any]:
         """Write a document and wait for its answers: `Pipeline.write`."""
@@ -125,11 +136,18 @@ class RunningPipeline:
         """Return status, reason and facets of every document that is not deleted, by uri."""
         return self.run(_documents)
 
+    def _check(self) -> None:
+        """Say what ended the pipeline, if anything has."""
+        if self._failure is not None:
+            raise errors.StoreUnavailable(f"the pipeline has ended by itself: {self._failure}") from self._failure
+
     def _run_thread(self) -> None:
         try:
             asyncio.run(self._main())
         except BaseException as error:  # noqa: BLE001 (the outermost step of a thread: told to whoever waits)
-            if not self._opened.done():
+            if self._opened.done():
+                self._failure = error
+            else:
                 self._opened.set_exception(error)
 
     async def _main(self) -> None:
@@ -190,7 +208,7 @@ async def _documents(pipeline: Pipeline) -> dict[str, Document]:
     return found
 
 
-@contextmanager
+@contextlib.contextmanager
 def _worker(settings: "Settings") -> Iterator[None]:
     """Run a worker process; it must not have ended by itself.
 

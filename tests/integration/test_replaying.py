@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from polling import eventually
 
+from facets.documents import EventReason
+from facets.errors import InvalidEvent
 from storage import dead_letters, definitions, outcomes, positions
 from storage import documents as documents_
 from storage.events import Outcome, Raw
@@ -22,7 +24,7 @@ from streams import events as wire
 from streams.event_files import Line, Recorded, Refusal
 from streams.local import open_local
 from streams.pacing import Pace
-from streams.pipeline import Pipeline
+from streams.pipeline import Pipeline, Sent
 
 TOPIC = "shop.documents.v1"
 CONFIG = """
@@ -101,7 +103,8 @@ def raw(message: wire.Message, number: int) -> Raw:
 
 async def replay(pipeline: Pipeline, recorded: Sequence[Line | Refusal], **given: Any) -> replaying.Tally:
     """Replay lines."""
-    return await replaying.Replay(pipeline, await pipeline.definitions(), **given).run(iter(recorded))
+    active = given.pop("active", None) or await pipeline.definitions()
+    return await replaying.Replay(pipeline, active, **given).run(iter(recorded))
 
 
 async def documents(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
@@ -283,3 +286,29 @@ async def _made_anew(pipeline: Pipeline) -> None:
         positions.new_incarnation(tx, TOPIC, 0, after=1, start_offset=0)
 
     await pipeline.store.write(anew)
+
+
+class Narrow:
+    """A pipeline whose log takes no event about b, as a topic takes none that is too large; it knows no outcome."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.store = pipeline.store
+        self.taken: list[str] = []
+
+    async def append(self, sent: Sequence[Sent]) -> None:
+        """Take all, or refuse all for one of them."""
+        if any(each.event.uri == "tickets/b" for each in sent):
+            raise InvalidEvent(EventReason.TOO_LARGE, "more than topics take")
+        self.taken += [each.event.id for each in sent]
+
+
+async def test_what_no_topic_takes_does_not_hold_up_the_others(tmp_path: Path):
+    """One that the log refuses is refused by its line, and its neighbours are sent, in order."""
+    async with opened(tmp_path) as pipeline:
+        narrow: Any = Narrow(pipeline)
+        tally = await replay(narrow, lines(history()), active=await pipeline.definitions())
+
+    assert [number for number, _ in tally.refused] == [2, 6, 9]
+    assert tally.refused[0][1] == "too_large: more than topics take"
+    assert narrow.taken == ["1", "3", "4", "5", "7", "1/0/7"]
+    assert (tally.sent, tally.applied) == (6, 0)
