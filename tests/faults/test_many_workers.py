@@ -151,11 +151,12 @@ async def test_a_reindex_against_live_writes_and_a_kill(rig: Rig):
         assert (progress["total"], progress["done"]) == (len(KEYS), len(KEYS))
 
 
-async def test_a_publisher_frozen_in_its_transaction_is_fenced(rig: Rig):
-    """Nobody who reads committed records sees what it had sent; its successor's are all there, in order by key."""
+@pytest.mark.parametrize("point", ["publish.before_send", "publish.before_commit"])
+async def test_a_frozen_publisher_is_fenced(rig: Rig, point: str):
+    """With old rows in hand or in its transaction: nobody sees them after its successor's, which are there in order."""
     rig.running()
     pause = rig.site.folder / "publishing"
-    first = rig.start("one", f"publish.before_commit=pause:{pause}")
+    first = rig.start("one", f"{point}=pause:{pause}")
     async with rig.trial() as trial:
         await trial.put("a", "m01", wait="answered")
         await _published(rig, trial)
@@ -166,7 +167,7 @@ async def test_a_publisher_frozen_in_its_transaction_is_fenced(rig: Rig):
         )
         pause.touch()
         await trial.put("a", "m02")
-        await eventually(pause.with_name("publishing.reached").exists, deadline_s=ANSWERED_S, what="it has sent")
+        await eventually(pause.with_name("publishing.reached").exists, deadline_s=ANSWERED_S, what="it stands still")
         rig.freeze("one")
         rig.site.clock.shift(LEASES_S)
         await trial.settled("a")  # whoever was asking
