@@ -3,8 +3,8 @@
 One loop, one exchange with the store at a time. The steps of a round, and what a crash after each of them means:
 
 1. Results of ended calls are stored and free call slots are filled with claims, in one transaction; with slow calls
-   in two, the claims first. After it the claims are ours until their leases end; whoever finds one expired records a
-   crash and asks again.
+   in two, the claims first, and the results of several rounds together. After it the claims are ours until their leases
+   end; whoever finds one expired records a crash and asks again.
 2. Each claim becomes one task that makes one call. No transaction is open meanwhile. After a call its answer is lost
    and asked for again, as above.
 3. Back to 1, as soon as a result is there or the queue is worth a look.
@@ -38,9 +38,13 @@ LINGER_MOST_S = 0.1
 while at least half of the call slots are at work: so the store takes a quarter of the time at most, whatever it costs.
 """
 
-SLOW_PER_EXCHANGE = 5.0
+SLOW_PER_EXCHANGE = 2.0
 """Calls that take longer than so many exchanges are begun before the last ones' answers are stored: slots that wait
 for the store would stand idle for a part of their time that shows. Faster ones share a commit with the answers.
+"""
+
+IDLE_PER_CALL = 0.01
+"""A slot that a slow call left free waits for others for such a part of the call's time: a claim each would cost more.
 """
 
 STORE_AWAY_S = 1.0
@@ -93,6 +97,8 @@ class SideChain:
         self._lanes = lanes_of(assignments, self._clock())
         self._running: dict[asyncio.Task[Verdict], tuple[Lane, Call]] = {}
         self._ended: list[endings.Ending] = []
+        self._kept_since_s = 0.0  # when the first of those ended
+        self._free_since_s: float | None = None  # when the first slot became free that was not asked for since
         self._endings = 0
         self._payer = uuid.uuid4().hex  # an owner's name may come back with the next process; charges must not
         self._words = Words()
@@ -168,10 +174,11 @@ class SideChain:
         if now_s >= self._check_at_s:
             await self._check_definitions(now_s)
         asking = [lane for lane in self._lanes if _worth_a_look(lane, now_s)]
-        if asking or self._ended:
+        tell_at_s = self._tell_at_s()
+        if asking or (tell_at_s is not None and tell_at_s <= now_s):
             await shielding.to_the_end(self._exchange(asking), "side chain: exchange")
             return
-        looks = [lane.next_look_s(now_s) for lane in self._lanes]
+        looks = [tell_at_s, *(lane.next_look_s(now_s) for lane in self._lanes)]
         until_s = min([self._check_at_s, *(each for each in looks if each is not None)])
         await self._wait(max(until_s - now_s, REST_LEAST_S))
 
@@ -180,13 +187,33 @@ class SideChain:
         if not self._ended:
             return
         await asyncio.sleep(0)  # what ends in the same pass of the event loop
-        until_s = self._clock() + min(LINGER_PER_EXCHANGE * self._exchange_s, LINGER_MOST_S)
+        until_s = self._clock() + self._linger_s
+        if self._are_slow(self._ended):
+            idle_s = IDLE_PER_CALL * min(each.seconds for each in self._ended)
+            until_s = min(until_s, (self._free_since_s or 0.0) + idle_s)
         while 2 * len(self._running) >= self.slots > len(self._ended):
             left_s = until_s - self._clock()
             if left_s <= 0:
                 return
             self._woken.clear()
             await self._wait(left_s)
+
+    @property
+    def _linger_s(self) -> float:
+        return min(LINGER_PER_EXCHANGE * self._exchange_s, LINGER_MOST_S)
+
+    def _are_slow(self, ended: Sequence[endings.Ending]) -> bool:
+        """Say whether these are answers of calls beside which an exchange is short: claims come before them."""
+        slow_s = SLOW_PER_EXCHANGE * self._exchange_s
+        return all(isinstance(each.settlement, Answer) and each.seconds > slow_s for each in ended)
+
+    def _tell_at_s(self) -> float | None:
+        """Return when the store is told what ended: answers of slow calls wait for others while others are at work."""
+        if not self._ended:
+            return None
+        if 2 * len(self._running) < self.slots or not self._are_slow(self._ended):
+            return self._kept_since_s
+        return self._kept_since_s + self._linger_s
 
     async def _wait(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -212,13 +239,17 @@ class SideChain:
 
     async def _answer_and_claim(self, asking: list[Lane]) -> None:
         answered = [ending for ending in self._ended if isinstance(ending.settlement, Answer)]
-        if asking and answered and min(each.seconds for each in answered) > SLOW_PER_EXCHANGE * self._exchange_s:
+        if asking and answered and self._are_slow(answered):
             await self._exchange_once([], asking, unstored=answered)
-            await self._exchange_once(answered, [])
-            for lane in asking:  # for documents that have just been given an answer by the memo
-                lane.look_at_s = self._clock()
-        elif answered or asking or self._words:
+            tell_at_s = self._tell_at_s()
+            if tell_at_s is None or tell_at_s > self._clock():
+                return
+            asking, answered = [], [ending for ending in self._ended if isinstance(ending.settlement, Answer)]
+        if answered or asking or self._words:
             await self._exchange_once(answered, asking)
+        if answered and not asking:
+            for lane in {each.lane for each in answered}:  # for documents that the memo has an answer for now
+                lane.look_at_s = self._clock()
 
     async def _exchange_once(
         self, answered: list[endings.Ending], asking: list[Lane], *, unstored: Sequence[endings.Ending] = ()
@@ -227,6 +258,8 @@ class SideChain:
         if answered:
             self._failpoint("chain.before_store")
         claimed_s = self._clock()  # before the store's clock starts the leases
+        if asking:
+            self._free_since_s = None
         asks = [self._ask(lane, claimed_s, unstored) for lane in asking]
         bill, words = endings.bill_of(self._payer, "answer", answered), self._words.taken(claimed_s)
         exchanged = await self._store.write(endings.exchange, self._owner, answered, asks, bill, words)
@@ -299,6 +332,10 @@ class SideChain:
 
     def _end(self, lane: Lane, call: Call, verdict: Verdict) -> None:
         now_s = self._clock()
+        if not self._ended:
+            self._kept_since_s = now_s
+        if self._free_since_s is None:
+            self._free_since_s = now_s
         settlement = lane.end(call, verdict, now_s)
         seconds = 0.0 if call.started_s is None else now_s - call.started_s
         self._endings += 1
