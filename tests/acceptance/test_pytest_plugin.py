@@ -18,6 +18,8 @@ import kafka_topics
 import pytest
 
 LIMIT_S = 110
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 MODULE = """
 from pathlib import Path
 from evaluators.contract import Evaluated, Identity, Limits
@@ -155,7 +157,6 @@ def live(folder: Path) -> list[str]:
     return (folder / "live.log").read_text().splitlines()
 
 
-@pytest.mark.slow
 def test_recorded_tests_pass_without_a_call(folder: Path):
     """The page's tests and others pass a second time, now without pytest-asyncio, and no model is called."""
     before = live(folder)
@@ -168,7 +169,6 @@ def test_recorded_tests_pass_without_a_call(folder: Path):
     assert len(before) == len(set(before))
 
 
-@pytest.mark.slow
 @pytest.mark.kafka
 def test_kafka_runs_when_it_is_asked_for(folder: Path, kafka_bootstrap: str):
     """With an address the marked test runs through the broker, with recorded calls, on topics that are gone then."""
@@ -183,7 +183,6 @@ def test_kafka_runs_when_it_is_asked_for(folder: Path, kafka_bootstrap: str):
     assert [name for name in asyncio.run(kafka_topics.names(kafka_bootstrap)) if name.startswith(prefix)] == []
 
 
-@pytest.mark.slow
 def test_what_is_wrong_is_said(folder: Path):
     """Each mistake fails its test with a message that names the way out; a difference names document and question."""
     expected = (folder / "tests" / "tickets.facets.ndjson").read_text()

@@ -26,6 +26,7 @@ pytestmark = [
     pytest.mark.kafka,
     pytest.mark.postgres,
     pytest.mark.slow,
+    pytest.mark.timeout(240),
 ]
 
 
@@ -66,7 +67,6 @@ async def facets(site: Site) -> dict[str, Any]:
         return await banking.stored(pipeline)
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", runtimes.RUNTIMES)
 def test_a_replay_gives_the_facets_that_were_recorded(
     source: Source, name: str, tmp_path: Path, request: pytest.FixtureRequest

@@ -74,7 +74,7 @@ def write(key: str, body: str | None, event_id: str, **more: Any) -> wire.Messag
 
 
 def history() -> list[wire.Message]:
-    """The life of three documents: rewritten, stateful, deleted and written again; one event is not ours to name."""
+    """Three documents: rewritten, stateful, deleted and written again, imported with answers; one event has no id."""
     return [
         write("a", BODIES[0], "1", deadline_ms=LATE_MS + 5_000),
         write("b", BODIES[1], "2"),
@@ -85,6 +85,7 @@ def history() -> list[wire.Message]:
         write("a", BODIES[1], "7", unless_equal=True),
         wire.Message(b"tickets/c", json.dumps({"body": BODIES[2]}).encode()),
         write("b", BODIES[0], "8"),
+        write("c", BODIES[0], "9", facets={"topic": {"type": "choice", "choice": "other", "confidence": None}}),
     ]
 
 
@@ -118,7 +119,7 @@ async def documents(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
 
 async def said(pipeline: Pipeline) -> list[Outcome | None]:
     """The outcome of each event that has an id."""
-    return [await pipeline.store.read(outcomes.find, "shop", str(number)) for number in range(1, 9)]
+    return [await pipeline.store.read(outcomes.find, "shop", str(number)) for number in range(1, 10)]
 
 
 async def test_a_fresh_store_gets_the_same_numbers(tmp_path: Path):
@@ -130,7 +131,7 @@ async def test_a_fresh_store_gets_the_same_numbers(tmp_path: Path):
 
         assert await said(second) == await said(first)
         assert await documents(second) == await documents(first)
-    assert (tally.sent, tally.applied, tally.unchanged, dict(tally.rejected)) == (9, 7, 1, {"no_document": 1})
+    assert (tally.sent, tally.applied, tally.unchanged, dict(tally.rejected)) == (10, 8, 1, {"no_document": 1})
 
 
 @pytest.mark.parametrize("forgotten", [False, True])
@@ -149,7 +150,7 @@ async def test_a_store_that_saw_the_events_takes_none(tmp_path: Path, forgotten:
         letters = await pipeline.store.read(dead_letters.find)
     assert before["a"]["facets"] is not None
     assert (tally.applied, tally.unchanged) == (0, 0)
-    assert tally.known == (0 if forgotten else 8)
+    assert tally.known == (0 if forgotten else 9)
     assert [letter.reason for letter in letters] == []
 
 
@@ -169,7 +170,7 @@ async def test_an_interrupted_replay_is_run_again(tmp_path: Path):
 
         assert await documents(twice) == await documents(whole)
     assert tally.known == 4
-    assert tally.applied + tally.unchanged == 4
+    assert tally.applied + tally.unchanged == 5
 
 
 async def test_what_was_too_late_stays_too_late(tmp_path: Path):
@@ -229,15 +230,15 @@ async def test_bad_lines_are_refused_and_their_neighbours_sent(tmp_path: Path):
         (6, "unknown_type"),
         (7, "unknown_collection"),
     ]
-    assert (tally.sent, tally.refused_count, tally.last) == (9, 4, 13)
+    assert (tally.sent, tally.refused_count, tally.last) == (10, 4, 14)
 
 
 async def test_without_a_pipeline_lines_are_only_judged(tmp_path: Path):
     """A dry run counts what would be sent and what would be refused."""
-    bad = Refusal(10, "no record")
+    bad = Refusal(11, "no record")
     tally = await replaying.Replay(None, await _active(tmp_path)).run(iter([*lines(history()), bad]))
 
-    assert (tally.sent, tally.applied, tally.refused) == (9, 0, [(10, "no record")])
+    assert (tally.sent, tally.applied, tally.refused) == (10, 0, [(11, "no record")])
 
 
 async def test_events_come_when_they_are_due(tmp_path: Path):
@@ -310,5 +311,5 @@ async def test_what_no_topic_takes_does_not_hold_up_the_others(tmp_path: Path):
 
     assert [number for number, _ in tally.refused] == [2, 6, 9]
     assert tally.refused[0][1] == "too_large: more than topics take"
-    assert narrow.taken == ["1", "3", "4", "5", "7", "1/0/7"]
-    assert (tally.sent, tally.applied) == (6, 0)
+    assert narrow.taken == ["1", "3", "4", "5", "7", "1/0/7", "9"]
+    assert (tally.sent, tally.applied) == (7, 0)
