@@ -109,7 +109,7 @@ def _mean(level: str, by_level: Mapping[str, float] | None, top: int) -> float:
 def _yes(said: Said, shares: Shares | None) -> float:
     if said.meaning is None and said.number is not None:
         return said.number
-    if shares is None:
+    if shares is None or shares.by_code is None:  # what "no" has is not known, and the probability is the answer
         raise Undecided
     return shares.chosen if said.meaning == TRUE else round(1 - shares.chosen, token_mass.DECIMALS)
 

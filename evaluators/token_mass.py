@@ -5,7 +5,9 @@ likely each code was there: alternatives count when, behind the same structural 
 `":"`), they are a code that ends or closes its quote. What they add up to, the mass, is checked before anything is made
 of it: under guided decoding a letter may be forced that the model would hardly have said.
 
-Nothing is invented: where the tokens do not spell the reply, or the mass does not do, there is no share.
+Nothing is invented: where the tokens do not spell the reply, or the mass does not do, there is no share. Where a code
+was out of sight, all that is not accounted for is held against the chosen one: some servers tell no alternatives, and a
+letter that was said at one in two would look certain.
 """
 
 import math
@@ -53,7 +55,10 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What the codes have of their common mass: that of the chosen one, and of all where all are known."""
+    """What the codes have of their common mass: that of the chosen one, and of all where all are known.
+
+    Where not all are known, `chosen` is the least that it can be: its own probability.
+    """
 
     chosen: float
     by_code: Mapping[str, float] | None
@@ -99,9 +104,10 @@ def shares(
     mass, chosen_mass = math.fsum(masses.values()), masses.get(chosen, 0.0)
     if not MASS_MIN <= mass <= 1 + MISSING_MAX or chosen_mass < max(masses.values()):
         return None
+    if len(masses) < len(codes) and mass <= 1 - MISSING_MAX:
+        return Shares(round(chosen_mass, DECIMALS), None)
     share = {code: round(masses.get(code, 0.0) / mass, DECIMALS) for code in codes}
-    complete = len(masses) == len(codes) or mass > 1 - MISSING_MAX
-    return Shares(share[chosen], share if complete else None)
+    return Shares(share[chosen], share)
 
 
 def _at(tokens: Iterable[Token], place: int) -> tuple[Token, str] | None:

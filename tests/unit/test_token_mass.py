@@ -63,12 +63,19 @@ def test_all_codes_seen_is_a_distribution():
 
 
 def test_a_code_out_of_sight_leaves_no_distribution():
-    """Where a code was not seen and could have more than one in a hundred, only the chosen one's share is given."""
+    """Where an unseen code could have more than one in a hundred, only what the chosen one has for sure is given."""
     unsure = shares("A", token_mass.tokens_of(told(("A", {"A": 0.6, "B": 0.2}))))
     sure = shares("A", token_mass.tokens_of(told(("A", {"A": 0.992}))))
 
-    assert (unsure.by_code, unsure.chosen) == (None, 0.75)
+    assert (unsure.by_code, unsure.chosen) == (None, 0.6)
     assert (sure.by_code, sure.chosen) == ({"A": 1.0, "B": 0.0, "C": 0.0}, 1.0)
+
+
+def test_a_token_without_alternatives_is_not_certain():
+    """A server that tells a token's own probability alone makes no answer look surer than that."""
+    told_ = {"content": [{"token": "A", "logprob": math.log(0.51), "top_logprobs": []}]}
+
+    assert shares("A", token_mass.tokens_of(told_)) == token_mass.Shares(0.51, None)
 
 
 @pytest.mark.parametrize(
