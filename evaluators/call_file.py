@@ -33,11 +33,12 @@ class CallFile:
         self._reading = asyncio.Lock()
         self._calls: dict[str, Call] | None = None
 
-    async def find(self, key: str) -> Call | None:
-        """Return the call with this key.
+    async def find(self, key: str, body: str) -> Call | None:
+        """Return the call with this key, which is about `body`.
 
         Raises:
-            EvaluatorMisconfigured: the file is damaged or cannot be read.
+            EvaluatorMisconfigured: the file is damaged, or cannot be read.
+            EvaluationFailed: the call's line shows another body.
         """
         async with self._reading:
             if self._calls is None:
@@ -45,7 +46,10 @@ class CallFile:
                     self._calls = await asyncio.to_thread(recordings.read, self.path)
                 except (recordings.InvalidRecording, OSError) as error:
                     raise EvaluatorMisconfigured(f"recorded calls: {error}") from error
-        return self._calls.get(key)
+        try:
+            return recordings.find(self._calls, key, body)
+        except recordings.InvalidRecording as error:
+            raise EvaluationFailed("evaluator_error", f"{self.path.name}: {error}") from error
 
     def add(self, call: Call, questions: Mapping[str, Question]) -> None:
         """Write a new call down.
@@ -94,7 +98,7 @@ class FromFile:
             EvaluationFailed: as recorded; or `evaluator_error`, there is no such call.
             EvaluatorMisconfigured: the file cannot be used.
         """
-        found = await self._file.find(recordings.key_of(self.identity, questions, body))
+        found = await self._file.find(recordings.key_of(self.identity, questions, body), body)
         if found is not None:
             return _told(found)
         if self._file.mode == "replay":

@@ -39,6 +39,8 @@ LINE_KEYS = (
     "error",
 )
 
+MILLISECONDS_MAX = 10**9
+"""No call takes days."""
 
 MESSAGE_CHARS_MAX = 300
 """Of an error's words."""
@@ -136,7 +138,9 @@ def decode(line: bytes) -> Call:
         InvalidRecording: the line is damaged.
     """
     try:
-        told = json.loads(line, parse_constant=_refuse_constant)
+        told = json.loads(line, parse_constant=_refuse_constant, object_pairs_hook=_once)
+    except InvalidRecording:
+        raise
     except (ValueError, RecursionError) as error:
         raise InvalidRecording(f"it is not one JSON object ({str(error)[:200]})") from error
     if not isinstance(told, dict):
@@ -149,7 +153,7 @@ def decode(line: bytes) -> Call:
         key=_part(told, "key", str),
         body=_part(told, "body", str),
         asker=Asker(*(_part(asker, name, str) for name in ("kind", "model", "fingerprint"))),
-        latency_ms=float(_part(told, "latency_ms", (int, float))),
+        latency_ms=_milliseconds(told),
         evaluated=_evaluated(told),
         error=_problem(told),
     )
@@ -158,7 +162,7 @@ def decode(line: bytes) -> Call:
 def read(path: Path) -> dict[str, Call]:
     """Return the calls of a file by their keys, of equal ones the last; a missing file holds none.
 
-    A last line that was cut off while it was written is passed over.
+    A last line that was cut off while it was written is passed over; one that is whole but for its end is read.
 
     Raises:
         InvalidRecording: the message names the file and the line.
@@ -173,13 +177,28 @@ def read(path: Path) -> dict[str, Call]:
         if os.fstat(file.fileno()).st_size > FILE_BYTES_MAX:
             raise InvalidRecording(f"{path} is larger than {FILE_BYTES_MAX >> 20} MiB; begin another file")
         for number, line in enumerate(file, 1):
-            if not line.strip() or not line.endswith(b"\n"):
+            if not line.strip() or not (line.endswith(b"\n") or _is_whole(line)):
                 continue
             try:
                 call = decode(line)
             except InvalidRecording as error:
                 raise InvalidRecording(f"{path}, line {number}: {error}; mend or delete the line") from error
             found[call.key] = call
+    return found
+
+
+def find(calls: Mapping[str, Call], key: str, body: str) -> Call | None:
+    """Return the call with this key, None when there is none.
+
+    Raises:
+        InvalidRecording: its line shows another body than `body`: what a reviewer reads is not what would be answered.
+    """
+    found = calls.get(key)
+    if found is not None and found.body != body:
+        raise InvalidRecording(
+            f"the body of the call with the key {key} is not the one it was made about; restore it, or delete the line"
+            " and record anew"
+        )
     return found
 
 
@@ -196,7 +215,7 @@ class Writer:
     def __enter__(self) -> Self:
         self._file = self._path.open("ab+", buffering=0)
         with _locked(self._file):
-            _cut_torn_line(self._file)
+            _end_last_line(self._file)
         return self
 
     def __exit__(
@@ -231,8 +250,11 @@ def _locked(file: BinaryIO) -> Iterator[None]:
         fcntl.flock(file, fcntl.LOCK_UN)
 
 
-def _cut_torn_line(file: BinaryIO) -> None:
-    """Take off what stands after the last line end: the process that wrote it was killed."""
+def _end_last_line(file: BinaryIO) -> None:
+    """Take off what stands after the last line end: the process that wrote it was killed.
+
+    A whole line stays and gets its end: it is somebody's editor that left it out, and the call was paid for.
+    """
     end = file.seek(0, os.SEEK_END)
     at = end
     while at > 0:
@@ -243,8 +265,40 @@ def _cut_torn_line(file: BinaryIO) -> None:
             at = start + found + 1
             break
         at = start
-    if at < end:
+    if at == end:
+        return
+    file.seek(at)
+    if _is_whole(file.read(end - at)):
+        file.write(b"\n")
+    else:
         file.truncate(at)
+
+
+def _is_whole(line: bytes) -> bool:
+    """Say whether a line without its end is a call all the same; no beginning of a longer one is."""
+    try:
+        decode(line)
+    except InvalidRecording:
+        return False
+    return True
+
+
+def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse an object that says something twice: readers of the file would see the first, programs take the last."""
+    found = dict(members)
+    if len(found) < len(members):
+        names = [name for name, _ in members]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidRecording(f"'{twice[:80]}' is there twice")
+    return found
+
+
+def _milliseconds(told: Mapping[str, Any]) -> float:
+    """Return what a call took; a hand may have written any number."""
+    value = _part(told, "latency_ms", (int, float))
+    if not 0 <= value <= MILLISECONDS_MAX:
+        raise InvalidRecording(f"'latency_ms' is from 0 to {MILLISECONDS_MAX}")
+    return float(value)
 
 
 def _refuse_constant(name: str) -> Any:
@@ -265,7 +319,13 @@ def _evaluated(told: Mapping[str, Any]) -> Evaluated | None:
         answers = facet_values.answers_of(_part(told, "answers", dict))
     except facet_values.NotAFacetValue as error:
         raise InvalidRecording(str(error)) from error
-    parts = {name: told.get(name) for name in ("confidence_source", "usage", "cost_usd", "notes")}
+    kinds: dict[str, type | tuple[type, ...]] = {
+        "confidence_source": str,
+        "usage": dict,
+        "cost_usd": (int, float),
+        "notes": dict,
+    }
+    parts = {name: None if told.get(name) is None else _part(told, name, kind) for name, kind in kinds.items()}
     return Evaluated(answers, _part(told, "model", str), **parts)
 
 

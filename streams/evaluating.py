@@ -119,10 +119,14 @@ class Run:
 
 
 def begun(subject: Subject, rows: Sequence[Labelled], written: Mapping[str, Call]) -> Run:
-    """Return a run that knows what is known: recorded answers that still are valid, and recorded failures."""
+    """Return a run that knows what is known: recorded answers that still are valid, and recorded failures.
+
+    Raises:
+        InvalidRecording: a call's line shows another body than its key.
+    """
     run = Run(subject, rows, [subject.key(row) for row in rows])
-    for key in dict.fromkeys(run.keys):
-        call = written.get(key)
+    for key, row in zip(run.keys, rows, strict=True):
+        call = recordings.find(written, key, row.body)
         if call is not None and (call.evaluated is None or _is_valid(subject, call.evaluated)):
             run.known[key] = call
     return run

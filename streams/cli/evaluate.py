@@ -134,10 +134,14 @@ async def _measure(
     from contextlib import ExitStack
 
     from evaluators import recordings
+    from facets.errors import InvalidQuery
     from streams import evaluating, evaluation_report
 
     known = _known(calls)
-    runs = [evaluating.begun(subject, rows, known) for subject in subjects]
+    try:
+        runs = [evaluating.begun(subject, rows, known) for subject in subjects]
+    except recordings.InvalidRecording as error:
+        raise InvalidQuery(f"{calls}: {error}") from error
     for run in runs:
         _announce(run)
     try:

@@ -116,6 +116,18 @@ async def test_a_refusal_comes_again_and_keeps_no_secret(tmp_path: Path):
     assert recorded(tmp_path)[0]["error"] == {"reason": "refused", "message": "Not by me; ask at … with …"}
 
 
+async def test_a_call_whose_body_was_changed_by_hand_answers_nothing(tmp_path: Path):
+    """The file shows what was asked, or it does not answer: neither from the file nor by a call that nobody expects."""
+    await ask(wrapped(tmp_path, "record"), "billing")
+    path, live = tmp_path / "calls.ndjson", Counted()
+    path.write_text(path.read_text("utf-8").replace('"body": "billing"', '"body": "something else"'), "utf-8")
+
+    for mode in ("record", "replay"):
+        with pytest.raises(EvaluationFailed, match=r"calls\.ndjson: the body of the call .* restore it"):
+            await ask(wrapped(tmp_path, mode, live), "billing")
+    assert live.calls == 0
+
+
 async def test_answers_that_do_not_fit_fail_again(tmp_path: Path):
     """What the validator refuses is recorded as its refusal; the answer goes to the pipeline, which refuses it."""
     said = await ask(wrapped(tmp_path, "record"), "xyz")

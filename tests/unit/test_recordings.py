@@ -1,6 +1,7 @@
 """Recorded calls: what is written is read back, keys cover what answers depend on, damage is named."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,11 @@ SAID = Evaluated(ANSWERS, "some/model-1", "logprobs", {"input_tokens": 12}, 0.00
 def call(body: str = "Zu viel bezahlt", *, said: Evaluated | None = SAID, error: Problem | None = None) -> Call:
     """A call about a body."""
     return Call(recordings.key_of(IDENTITY, QUESTIONS, body), body, ASKER, 12.5, said, error)
+
+
+def with_latency(number: str) -> str:
+    """A call's line in which its time was written by hand."""
+    return recordings.encode(call(), QUESTIONS).replace('"latency_ms": 12.5', f'"latency_ms": {number}')
 
 
 @pytest.mark.parametrize("given", [call(), call(said=None, error=Problem("refused", "no")), call('\u2028 \\ "ü\n')])
@@ -78,6 +84,28 @@ def test_a_torn_last_line_is_lost_alone(tmp_path: Path):
     assert [each.body for each in recordings.read(path).values()] == ["one", "three"]
 
 
+def test_a_last_line_without_its_end_is_read_and_kept(tmp_path: Path):
+    """An editor that leaves out the last line's end loses no call, neither for a reader nor for the next writer."""
+    path = tmp_path / "calls.ndjson"
+    lines = [recordings.encode(call(body), QUESTIONS) for body in ("one", "two")]
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+    assert [each.body for each in recordings.read(path).values()] == ["one", "two"]
+    with recordings.Writer(path) as file:
+        file.append(call("three"), QUESTIONS)
+    assert [each.body for each in recordings.read(path).values()] == ["one", "two", "three"]
+
+
+def test_a_call_that_shows_another_body_is_refused():
+    """What a reviewer reads is what is answered: a line whose body was changed by hand does not answer for its key."""
+    given = call("one")
+
+    assert recordings.find({given.key: given}, given.key, "one") == given
+    assert recordings.find({given.key: given}, call("two").key, "two") is None
+    with pytest.raises(InvalidRecording, match=f"{given.key} is not the one it was made about"):
+        recordings.find({given.key: replace(given, body="redacted")}, given.key, "one")
+
+
 def test_of_equal_calls_the_last_counts(tmp_path: Path):
     """A call that was made again is the one that is found."""
     with recordings.Writer(tmp_path / "calls.ndjson") as file:
@@ -100,6 +128,12 @@ def test_a_missing_file_holds_no_calls(tmp_path: Path):
         ('{"kez": 1}', "unknown member 'kez'"),
         ('{"key": 1}', "'evaluator' is missing"),
         ('{"latency_ms": NaN}', "NaN is no number"),
+        ('{"key": "a", "key": "b"}', "'key' is there twice"),
+        (with_latency("1e999"), "'latency_ms' is from 0"),
+        (with_latency("1" + "0" * 400), "'latency_ms' is from 0"),
+        (with_latency("-1"), "'latency_ms' is from 0"),
+        (with_latency('1, "notes": ["truncated"]').replace('"notes": {"truncated": true}, ', ""), "'notes' is missing"),
+        (with_latency('1, "cost_usd": "2"').replace('"cost_usd": 0.002, ', ""), "'cost_usd' is missing"),
         (json.dumps({**json.loads(recordings.encode(call(), QUESTIONS)), "answers": {"topic": 1}}), "facet value"),
         (
             json.dumps({k: v for k, v in json.loads(recordings.encode(call(), QUESTIONS)).items() if k != "answers"}),
