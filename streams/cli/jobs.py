@@ -135,7 +135,7 @@ def show(
         async with wiring.open_pipeline(options.settings(config, folder), writes=False) as pipeline:
             result = await _result(pipeline, job_id)
             why = await standstill.last_known(pipeline, result["collection"]) if _is_open(result) else None
-        _show({**result, "standstill": why}, json_=json_)
+        _show({**result, "standstill": why} if why else result, json_=json_)
         if why:
             output.note(f"it stands still: {why}")
         return None
