@@ -205,7 +205,9 @@ async def _check_evaluators(settings: "Settings") -> str:
     project = project_.load_project(settings)
     said = []
     for definition in project.definitions:
-        if definition.kind == "embedded":
+        if settings.calls != "live":  # a question of ours is none for a recording
+            said.append(f"{definition.evaluator} is {definition.kind}, calls: {settings.calls} {settings.calls_file}")
+        elif definition.kind == "embedded":
             evaluator = project.evaluators[definition.evaluator]
             evaluated = await evaluator.evaluate("hello", definition.questions, key="doctor", deadline_s=60)
             said.append(f"{definition.evaluator} answers ({evaluated.model})")

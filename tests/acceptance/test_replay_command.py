@@ -126,3 +126,17 @@ def test_a_broker_that_is_away_is_said(place: Place):
     assert done.code == 1
     assert "stopped after line 0: 0 sent" in done.err
     assert "127.0.0.1:1 does not answer" in done.err
+
+
+def test_doctor_leaves_a_recording_alone(place: Place):
+    """Looking after the installation adds no call to the file, and says where calls come from."""
+    text = (place.folder / "facetline.toml").read_text()
+    questions, _ = text.split("[collections.tickets.questions.urgent]")
+    (place.folder / "facetline.toml").write_text(
+        questions.replace('kind = "recorded" ', 'kind = "embedded" ').replace('path = "answers.ndjson"', "")
+    )
+    done = place.run("doctor", settings={"FACETLINE_CALLS": "record"})
+
+    assert done.code == 0, done.out + done.err
+    assert "triage is embedded, calls: record calls.ndjson" in done.out
+    assert not (place.folder / "calls.ndjson").exists()
