@@ -339,7 +339,7 @@ def test_doctor_finds_what_is_well_and_what_is_not(written: Place):
     ill = written.run("doctor")
 
     assert (well.code, {line["ok"] for line in well.lines}) == (0, {True})
-    assert [line["check"] for line in well.lines] == ["collections", "store", "evaluators"]
+    assert [line["check"] for line in well.lines] == ["collections", "store", "evaluators", "calls"]
     assert ill.code == 1
     assert "FAILED" in ill.out
 
