@@ -13,6 +13,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from types import ModuleType
@@ -40,6 +41,9 @@ record of it for callbacks that we have none of, and a task is left that waits f
 
 NOISE = (r"Item '\w+' on TypedDict class", r"Pydantic serializer warnings")
 """Beginnings of warnings about litellm's own types, which nobody here can do anything about."""
+
+LOADING_SHARE, LOADING_AGAIN_S = 0.5, 1.0
+"""Of a call's time that may go into waiting for litellm, once a process; and when the document is looked at again."""
 
 SILENT = logging.CRITICAL + 1
 
@@ -70,7 +74,18 @@ async def load() -> ModuleType:
     """Return litellm; the first time this takes seconds, in a thread."""
     if _library.cache_info().currsize:
         return _library().litellm
-    return (await asyncio.to_thread(_library)).litellm
+    # Shielded: who gives up waiting does not end it for the others.
+    return (await asyncio.shield(asyncio.wrap_future(_loading()))).litellm
+
+
+@functools.cache
+def _loading() -> "Future[_Library]":
+    """Begin to load, once: a call each in the loop's own threads would keep those from everybody else meanwhile."""
+    thread = ThreadPoolExecutor(1, thread_name_prefix="litellm")
+    try:
+        return thread.submit(_library)
+    finally:
+        thread.shutdown(wait=False)
 
 
 @functools.cache
@@ -101,7 +116,7 @@ async def call(function_name: str, connection: Connection, *, deadline_s: float,
     key = _key(connection)
     try:
         async with asyncio.timeout(deadline_s) as clock:
-            function = getattr(await load(), function_name)
+            function = getattr(await _loaded(connection, deadline_s), function_name)
             with _on_its_way():
                 return await function(
                     model=connection.model,
@@ -116,14 +131,19 @@ async def call(function_name: str, connection: Connection, *, deadline_s: float,
         raise
     except Exception as error:  # litellm's errors have no base class of their own
         if isinstance(error, TimeoutError) and clock.expired():
-            raise EvaluatorUnavailable(_late(connection, deadline_s), reason="timeout") from error
+            message = f"{connection.model} did not answer within {deadline_s:g} s."
+            raise EvaluatorUnavailable(message, reason="timeout") from error
         raise translated(error, connection) from error
 
 
-def _late(connection: Connection, deadline_s: float) -> str:
-    if _library.cache_info().currsize:
-        return f"{connection.model} did not answer within {deadline_s:g} s."
-    return f"{connection.model} was not asked: loading litellm took longer than {deadline_s:g} s; it goes on."
+async def _loaded(connection: Connection, deadline_s: float) -> ModuleType:
+    """Return litellm, or say in time that it is not there yet: that is no document's and no provider's fault."""
+    try:
+        async with asyncio.timeout(deadline_s * LOADING_SHARE):
+            return await load()
+    except TimeoutError as error:
+        message = f"{connection.model} was not asked: litellm is still being loaded."
+        raise EvaluatorUnavailable(message, retry_after_s=LOADING_AGAIN_S, counted=False) from error
 
 
 @contextmanager

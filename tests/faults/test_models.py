@@ -23,7 +23,6 @@ from model_server import Request
 from polling import eventually
 from runtimes import Site
 
-from evaluators import models
 from storage import jobs
 from storage.jobs import JobRequest
 from streams import reindexing
@@ -56,8 +55,6 @@ async def working(site: Site) -> AsyncIterator[Documents]:
     with ExitStack() as stack:
         if site.is_kafka:
             stack.enter_context(site.worker())
-        else:
-            await models.load()  # before limits in seconds begin to count
         async with site.pipeline(classify=not site.is_kafka) as pipeline:
             yield Documents(pipeline, f"s{uuid.uuid4().hex[:8]}")
 
