@@ -123,7 +123,7 @@ def list_(json_: options.Json = False, config: options.Config = None, folder: op
     running.run(work)
 
 
-@app.command("show")
+@app.command("show", short_help="Show one job, and what keeps it waiting.")
 def show(
     job_id: JobArgument, json_: options.Json = False, config: options.Config = None, folder: options.Folder = None
 ) -> None:
