@@ -331,13 +331,14 @@ def _claim_of(each: Failed | Retried | Released) -> dict[str, Any]:
 
 
 def _answer_row(tx: engine.Tx, result: Answered) -> dict[str, Any]:
-    evaluation = result.evaluation.model_copy(update={"classified_at": serial.moment(tx.now_ms)})
+    # Checked when it was made: only its time is another.
+    evaluation = {**result.evaluation.model_dump(mode="json"), "classified_at": serial.timestamp(tx.now_ms)}
     return {
         "uri": result.uri,
         "indexed_as": result.indexed_as,
         "fingerprint": result.fingerprint,
         "facets": serial.dumps(result.facets),
-        "evaluation": serial.dumps(evaluation.model_dump(mode="json")),
+        "evaluation": serial.dumps(evaluation),
     }
 
 

@@ -43,6 +43,11 @@ def moment(at_ms: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=at_ms)
 
 
+def timestamp(at_ms: int) -> str:
+    """Return the store's milliseconds as JSON has a time, in UTC with `Z`."""
+    return moment(at_ms).replace(tzinfo=None).isoformat() + "Z"
+
+
 def milliseconds(at: datetime) -> int:
     """Return a time with a zone as the store's milliseconds, rounded down."""
     return (at - _EPOCH) // timedelta(milliseconds=1)

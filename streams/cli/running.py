@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 failed or refused, 2 usage (also an unknown collection, fa
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import time
@@ -17,12 +18,15 @@ from facets import errors
 from streams.cli import output
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
+GARBAGE_MIN = 5_000
+"""Objects made, and not gone by themselves, before the collector looks for circles among the young ones."""
 REST = 5
 """Whoever watches lets the store rest for so many times as long as a look took: counting a million takes a second."""
 
 
 def run(work: Callable[[], Coroutine[Any, Any, int | None]], *, again: str | None = None) -> None:
     """Run a command to its end and leave the process with its exit code; `again` says how to go on after Ctrl-C."""
+    spare_what_stays()
     try:
         code = asyncio.run(_guarded(work))
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -45,6 +49,15 @@ def run(work: Callable[[], Coroutine[Any, Any, int | None]], *, again: str | Non
         raise typer.Exit(FAILED) from None
     if code:
         raise typer.Exit(code)
+
+
+def spare_what_stays() -> None:
+    """Have the garbage collector leave out what was imported, and look less often.
+
+    Looking through a hundred thousand objects that stay took a tenth of the time, a tenth of a second at once.
+    """
+    gc.freeze()
+    gc.set_threshold(GARBAGE_MIN, 20, 20)
 
 
 async def rest(least_s: float, looked_s: float) -> None:
