@@ -5,6 +5,9 @@ answers that the validator has passed. Baseline: litellm's own function with the
 
 `model_calls_100ms`: documents a second that a side chain over SQLite gets answered with 64 calls at once, each 100 ms.
 Baseline: litellm alone, 64 tasks that ask about the same bodies.
+
+`model_calls_storm`: requests for each document through a provider that takes 32 a second, refuses more (429 with a
+Retry-After) and is away for three seconds. Baseline: one, which no client can reach that does not know the rate.
 """
 
 import asyncio
@@ -17,10 +20,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import model_server
 import sample
 import side_chain
 import workers
 from figures import Figure, interleaved
+from model_storm import Storm
 
 from evaluators import models, validation
 from evaluators.chat import Chat
@@ -39,6 +44,7 @@ AT_ONCE = 8
 CALLS_TO_LEARN = 5
 DOCUMENTS = 1_000
 DELAY_S = 0.1
+STORMED = 300
 ROUNDS = 3
 LIMIT_S = 300.0
 
@@ -62,6 +68,15 @@ async def measure() -> AsyncIterator[Figure]:
         found = await interleaved(ROUNDS, alone=lambda: _a_second(alone), chain=lambda: _chain(decisions))
         yield Figure("model_calls_100ms", found["chain"], "documents/s", found["alone"])
         await models.close()
+    yield Figure("model_calls_storm", await _stormed(), "requests/document", 1.0)
+    await models.close()
+
+
+async def _stormed() -> float:
+    plan = Storm(in_window=8, window_s=0.25, away_after=STORMED // 3, away_s=3.0)
+    with model_server.serving(plan) as server:
+        await _chain(_decisions(server.url), STORMED)
+        return len(server.requests) / STORMED
 
 
 async def _compared(name: str, ours: Ask, bare: Ask) -> Figure:
@@ -146,19 +161,19 @@ async def _a_second(ask: Ask) -> float:
     return DOCUMENTS / (time.perf_counter() - started_s)
 
 
-async def _chain(evaluator: Decisions) -> float:
+async def _chain(evaluator: Decisions, count: int = DOCUMENTS) -> float:
     assignments = {"tickets": Assignment(sample.definition(), evaluator, CallLimits(concurrency=sample.SLOTS))}
     with TemporaryDirectory() as folder:
         store = await opening.open_store(f"sqlite:///{Path(folder) / 'store.db'}")
         try:
-            await side_chain.written(store, DOCUMENTS)
+            await side_chain.written(store, count)
             started_s = time.perf_counter()
             async with classifying(store, assignments, grace_s=1.0, memo_rows_max=1_000_000) as work:
 
                 async def all_stored() -> bool:
-                    return work.side_chain.stats.stored >= DOCUMENTS
+                    return work.side_chain.stats.stored >= count
 
                 await workers.until(all_stored, LIMIT_S, 0.005)
-                return DOCUMENTS / (time.perf_counter() - started_s)
+                return count / (time.perf_counter() - started_s)
         finally:
             await store.close()
