@@ -1,9 +1,11 @@
 """Asking an evaluator outside of the pipeline, where nobody else tries again what was nobody's fault."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from evaluators.contract import Evaluated, Evaluator
-from facets.errors import EvaluatorUnavailable
+from facets.errors import EvaluationFailed, EvaluatorUnavailable, Spent
 from facets.questions import Question
 
 FINDINGS_MAX = 16
@@ -15,12 +17,39 @@ async def ask(
 ) -> Evaluated:
     """Evaluate, and once more after each call that only found out how to ask the next one (not `counted`).
 
-    Every other error is the caller's, as from `Evaluator.evaluate`. `deadline_s` is each call's.
+    Every other error is the caller's, as from `Evaluator.evaluate`. `deadline_s` is each call's. Usage and cost, of an
+    answer as of an error, are those of all calls together; not told where one of them did not tell.
     """
-    for _ in range(FINDINGS_MAX):
+    findings: list[Spent] = []
+    while True:
         try:
-            return await evaluator.evaluate(body, questions, key=key, deadline_s=deadline_s)
+            found = await evaluator.evaluate(body, questions, key=key, deadline_s=deadline_s)
         except EvaluatorUnavailable as error:
-            if error.counted:
+            if error.counted or len(findings) >= FINDINGS_MAX:
+                error.spent = _total(findings, error.spent)
                 raise
-    return await evaluator.evaluate(body, questions, key=key, deadline_s=deadline_s)
+            findings.append(error.spent or _NOTHING)
+        except EvaluationFailed as error:
+            error.spent = _total(findings, error.spent)
+            raise
+        else:
+            spent = _total(findings, Spent(found.model, found.usage, found.cost_usd))
+            return found if spent is None else replace(found, usage=spent.usage, cost_usd=spent.cost_usd)
+
+
+_NOTHING = Spent()
+"""Stands for a call that was refused before anything was used up."""
+
+
+def _total(findings: Sequence[Spent], last: Spent | None) -> Spent | None:
+    """Return what all calls used up: `last` itself where the others used up nothing."""
+    paid = [each for each in findings if each is not _NOTHING]
+    if not paid:
+        return last
+    every = [*paid, *([] if last is None else [last])]
+    tokens: Counter[str] = Counter()
+    for each in every:
+        tokens.update({name: count for name, count in (each.usage or {}).items() if isinstance(count, int)})
+    costs = [each.cost_usd for each in every]
+    cost_usd = None if None in costs else sum(cost for cost in costs if cost is not None)
+    return Spent(every[-1].model, dict(tokens) or None, cost_usd)

@@ -5,7 +5,7 @@ import stored
 from fake_evaluator import FakeEvaluator
 
 from evaluators import asking
-from facets.errors import EvaluatorUnavailable
+from facets.errors import EvaluatorUnavailable, Spent
 
 FOUND_OUT = EvaluatorUnavailable("asked in another way from now on", counted=False)
 AWAY = EvaluatorUnavailable("503")
@@ -42,3 +42,20 @@ async def test_finding_out_ends():
     with pytest.raises(EvaluatorUnavailable, match="another way"):
         await ask(evaluator)
     assert evaluator.calls == {"k": asking.FINDINGS_MAX + 1}
+
+
+async def test_what_finding_out_has_cost_is_told():
+    """A call that found something out and was paid for is in the account of the answer, or of the error, after it."""
+    paid = EvaluatorUnavailable("cut off", counted=False, spent=Spent("m", {"input_tokens": 5}, 0.25))
+    late = EvaluatorUnavailable("late", spent=Spent("m", None, None))
+    evaluator = FakeEvaluator()
+    evaluator.script("k", paid, FOUND_OUT)
+    evaluator.script("late", paid, late)
+    free = await asking.ask(FakeEvaluator(), "body", stored.QUESTIONS, key="k", deadline_s=1.0)
+    found = await asking.ask(evaluator, "body", stored.QUESTIONS, key="k", deadline_s=1.0)
+    with pytest.raises(EvaluatorUnavailable, match="late") as unpriced:
+        await asking.ask(evaluator, "body", stored.QUESTIONS, key="late", deadline_s=1.0)
+
+    assert found.cost_usd == (free.cost_usd or 0.0) + 0.25
+    assert (found.usage or {})["input_tokens"] == (free.usage or {}).get("input_tokens", 0) + 5
+    assert unpriced.value.spent == Spent("m", {"input_tokens": 5}, None)
