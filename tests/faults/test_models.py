@@ -81,7 +81,7 @@ async def test_a_silent_model_costs_its_documents_only(
     async with working(local_site) as documents:
         for key in ("hang", *good, "drip"):
             await documents.write(key, "An outage.")
-        told = await documents.settled("hang", "drip")
+        told = await documents.settled("hang", "drip", deadline_s=SECONDS_TO_LOAD)
         answered = await documents.settled(*good)
         await eventually(lambda: server.running == 0, what="no call is on its way")
         server.plan = GOOD
@@ -108,16 +108,18 @@ async def test_a_storm_of_refusals_passes(
     tries = 6
     asked_models.configure(local_site, server, concurrency=16, tries_max=tries)
     storm = Storm(in_window=IN_WINDOW, window_s=WINDOW_S, away_after=24, away_s=AWAY_S)
+    storm.held = True
     server.plan = storm
     keys = [f"d{number:03d}" for number in range(STORMED)]
 
     async with working(local_site) as documents:
         for key in keys[:-10]:
             await documents.write(key, "An outage.")
-        await eventually(lambda: storm.away, what="the outage has begun")
+        await eventually(lambda: storm.away, deadline_s=SECONDS_TO_LOAD, what="the outage has begun")
         for key in keys[-10:]:
             await documents.write(key, "An outage.")
         written = len(server.counts)
+        storm.held = False
         told = await documents.settled(*keys, deadline_s=STORM_LIMIT_S)
 
         assert {each["status"] for each in told} == {"indexed"}

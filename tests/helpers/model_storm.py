@@ -16,12 +16,14 @@ class Storm:
         self._windows: Counter[int] = Counter()
         self._away_until: float | None = None
         self.answered = self.refused = self.away = 0
+        self.held = False
+        """The outage does not end while this is set."""
 
     def __call__(self, request: Request) -> Reply:
         """Answer, refuse, or be away."""
         if self.answered == self._away_after and self._away_until is None:
             self._away_until = request.at_s + self._away_s
-        if self._away_until is not None and request.at_s < self._away_until:
+        if self._away_until is not None and (self.held or request.at_s < self._away_until):
             self.away += 1
             return model_replies.error(503)
         window = int(request.at_s / self._window_s)
