@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from evaluators.contract import Evaluated, Evaluator
-from facets.errors import EvaluationFailed, EvaluatorUnavailable, Spent
+from facets.errors import EvaluationFailed, EvaluatorMisconfigured, EvaluatorUnavailable, Spent
 from facets.questions import Question
 
 FINDINGS_MAX = 16
@@ -29,7 +29,7 @@ async def ask(
                 error.spent = _total(findings, error.spent)
                 raise
             findings.append(error.spent or _NOTHING)
-        except EvaluationFailed as error:
+        except (EvaluationFailed, EvaluatorMisconfigured) as error:
             error.spent = _total(findings, error.spent)
             raise
         else:

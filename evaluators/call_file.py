@@ -6,6 +6,7 @@ provider) is not recorded; a refusal or an answer that does not fit is, because 
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -16,7 +17,7 @@ from evaluators import factory, recordings, validation
 from evaluators.contract import Evaluated, Evaluator, Identity, Limits
 from evaluators.recordings import Asker, Call, Problem
 from facets import definitions
-from facets.errors import EvaluationFailed, EvaluatorMisconfigured, InvalidAnswer
+from facets.errors import EvaluationFailed, EvaluatorMisconfigured, InvalidAnswer, Spent
 from facets.questions import Question
 
 Mode = Literal["record", "replay"]
@@ -51,6 +52,18 @@ class CallFile:
         except recordings.InvalidRecording as error:
             raise EvaluationFailed("evaluator_error", f"{self.path.name}: {error}") from error
 
+    def check_writable(self) -> None:
+        """Refuse before anything is paid for what could not be written down afterwards.
+
+        Raises:
+            EvaluatorMisconfigured: the file cannot be written.
+        """
+        needed = self.path if self.path.exists() else self.path.parent
+        if not needed.exists():
+            raise self._unwritable("there is no such folder")
+        if not os.access(needed, os.W_OK):
+            raise self._unwritable("no permission")
+
     def add(self, call: Call, questions: Mapping[str, Question]) -> None:
         """Write a new call down.
 
@@ -61,9 +74,15 @@ class CallFile:
             with recordings.Writer(self.path) as file:
                 file.append(call, questions)
         except OSError as error:
-            raise EvaluatorMisconfigured(f"recorded calls: {self.path} cannot be written: {error}") from error
+            raise self._unwritable(error.strerror or str(error)) from error
         if self._calls is not None:
             self._calls[call.key] = call
+
+    def _unwritable(self, reason: str) -> EvaluatorMisconfigured:
+        return EvaluatorMisconfigured(
+            f"recorded calls: {self.path} cannot be written ({reason}); make room or its folder, or name another file"
+            " with FACETLINE_CALLS_FILE"
+        )
 
 
 class FromFile:
@@ -96,7 +115,7 @@ class FromFile:
 
         Raises:
             EvaluationFailed: as recorded; or `evaluator_error`, there is no such call.
-            EvaluatorMisconfigured: the file cannot be used.
+            EvaluatorMisconfigured: the file cannot be used; nothing is asked that could not be written down.
         """
         found = await self._file.find(recordings.key_of(self.identity, questions, body), body)
         if found is not None:
@@ -110,6 +129,7 @@ class FromFile:
         return await self._ask(body, questions, key, deadline_s)
 
     async def _ask(self, body: str, questions: Mapping[str, Question], key: str, deadline_s: float) -> Evaluated:
+        self._file.check_writable()
         started_s = self._clock()
         try:
             said = await self._live.evaluate(body, questions, key=key, deadline_s=deadline_s)
@@ -119,6 +139,7 @@ class FromFile:
         try:
             validation.check_evaluated(questions, said)
         except InvalidAnswer as invalid:
+            invalid.spent = Spent(said.model, said.usage, said.cost_usd)
             self._keep(body, questions, started_s, error=invalid)
         else:
             self._keep(body, questions, started_s, said=said)
@@ -143,7 +164,12 @@ class FromFile:
             evaluated=said,
             error=None if error is None else Problem(error.reason, recordings.public(error.message)),
         )
-        self._file.add(call, questions)
+        try:
+            self._file.add(call, questions)
+        except EvaluatorMisconfigured as failed:  # it was paid for all the same
+            paid = None if said is None else Spent(said.model, said.usage, said.cost_usd)
+            failed.spent = paid if error is None else error.spent
+            raise
 
     async def close(self) -> None:
         """Close the wrapped evaluator."""

@@ -76,7 +76,14 @@ class EvaluatorUnavailable(TransientError):
 
 
 class EvaluatorMisconfigured(TransientError):
-    """The evaluator's key is refused or its quota is used up: no document is to blame, and none may fail for it."""
+    """The evaluator's key is refused or its quota is used up: no document is to blame, and none may fail for it.
+
+    `spent` is what a call used up whose answer could not be kept, None where nothing was.
+    """
+
+    def __init__(self, message: str | None = None, *, spent: Spent | None = None) -> None:
+        super().__init__(message)
+        self.spent = spent
 
 
 # Duty of the caller: refuse this input, and keep it where its writer finds it

@@ -189,8 +189,8 @@ def verdict_on(error: Exception, call_s: float) -> Verdict:
     match error:
         case TimeoutError():
             return Trouble(DocumentReason.TIMEOUT, f"no answer within {call_s:g} s", spent=UNHEARD)
-        case errors.EvaluatorMisconfigured():
-            return Trouble(DocumentReason.UNAVAILABLE, said(error), misconfigured=True)
+        case errors.EvaluatorMisconfigured(spent=spent):
+            return Trouble(DocumentReason.UNAVAILABLE, said(error), misconfigured=True, spent=spent)
         case errors.EvaluatorUnavailable(reason=reason, retry_after_s=wish_s, spent=spent):
             known = _known(reason, DocumentReason.UNAVAILABLE)
             if known == DocumentReason.TIMEOUT:

@@ -295,7 +295,7 @@ class Pipeline:
         await self.store.read(standstill.check_spent, definition.evaluator, limits.max_usd_per_day)
         try:
             understood = await understanding.understand(sentence, definition, evaluator, limits)
-        except (errors.EvaluatorUnavailable, errors.EvaluationFailed) as error:
+        except (errors.EvaluatorUnavailable, errors.EvaluatorMisconfigured, errors.EvaluationFailed) as error:
             if error.spent is not None:
                 await self.store.write(spend.charge, charges.one_call(definition, evaluator, error.spent))
             raise

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,6 +127,36 @@ async def test_a_call_whose_body_was_changed_by_hand_answers_nothing(tmp_path: P
         with pytest.raises(EvaluationFailed, match=r"calls\.ndjson: the body of the call .* restore it"):
             await ask(wrapped(tmp_path, mode, live), "billing")
     assert live.calls == 0
+
+
+async def test_what_could_not_be_written_down_is_not_asked(tmp_path: Path):
+    """A missing folder is told before a call is paid for, with the setting to mend; no call is made."""
+    live = Counted()
+
+    with pytest.raises(EvaluatorMisconfigured, match=r"calls\.ndjson cannot be written .*FACETLINE_CALLS_FILE"):
+        await ask(wrapped(tmp_path / "missing", "record", live), "billing")
+    assert live.calls == 0
+
+
+@pytest.mark.parametrize(("body", "cost_usd"), [("billing", 0.01), ("nonsense", 0.01), ("refuse", None)])
+async def test_a_call_that_could_not_be_written_down_was_paid_for(tmp_path: Path, body: str, cost_usd: float | None):
+    """The file went away during the call: the error has what the call used up, for the ledger."""
+    file = CallFile(tmp_path / "folder" / "calls.ndjson", "record")
+    file.path.parent.mkdir()
+
+    class Removing(Counted):
+        """Loses the file's folder during its call."""
+
+        async def evaluate(self, body: str, questions: Mapping[str, Question], **how: Any) -> Evaluated:
+            """Answer after the folder is gone."""
+            file.path.unlink(missing_ok=True)
+            file.path.parent.rmdir()
+            return await super().evaluate(body, questions, **how)
+
+    with pytest.raises(EvaluatorMisconfigured) as failed:
+        await ask(FromFile(Removing(), file), body)
+
+    assert getattr(failed.value.spent, "cost_usd", None) == cost_usd
 
 
 async def test_answers_that_do_not_fit_fail_again(tmp_path: Path):
