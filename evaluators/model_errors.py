@@ -37,6 +37,12 @@ BLAMING = frozenset({400, 403, 413, 422})
 PASSING = frozenset({409, 425})
 """Statuses below 500 that may pass by themselves; 408 and 429 have rules of their own."""
 
+UNREACHED = re.compile(r"^connection error\.?$|cannot connect to host", re.IGNORECASE)
+"""Words for which litellm invents a status: no server was reached at all."""
+NOISE = re.compile(r" ssl:<[^>]*>| Handle with `litellm\.\w+`\.")
+"""Parts of such words that tell a reader nothing."""
+LOOK_WHERE = "No server was reached: look at api_base in the evaluator's table, whether it runs, and at the network."
+
 EMPTY = "The account behind the key in {} has nothing left: top it up."
 
 
@@ -84,14 +90,19 @@ class _Said:
     def says(self, pattern: re.Pattern[str]) -> bool:
         return pattern.search(self.words) is not None or any(pattern.search(code) for code in self.codes)
 
+    @property
+    def is_unreached(self) -> bool:
+        """Whether no server was there to answer."""
+        return UNREACHED.search(" ".join(_plain_words(self.words).split())) is not None
+
     def because(self, mend: str = "") -> str:
         """Return the message: the model, what was said, and the mend."""
-        words = " ".join(scrubbed(_plain_words(self.words), self.connection).split())
+        words = " ".join(scrubbed(NOISE.sub("", _plain_words(self.words)), self.connection).split())
         if len(words) > WORDS_CHARS_MAX:
             words = f"{words[:WORDS_CHARS_MAX]}…"
         what = words or type(self.error).__name__
         # litellm gives a connection that failed the status 500.
-        known = self.status is not None and "APIConnectionError" not in self.kinds
+        known = self.status is not None and "APIConnectionError" not in self.kinds and not self.is_unreached
         status = f" (HTTP {self.status})" if known else ""
         return f"{self.connection.model}{status}: {what}" + (f" {mend}" if mend else "")
 
@@ -194,6 +205,8 @@ def _by_status(said: _Said) -> PipelineError | None:
         return EvaluatorUnavailable(said.because()) if away else None
     if said.status == HTTPStatus.INTERNAL_SERVER_ERROR and UNEXPECTED.search(said.words):
         return _unexpected(said)
+    if said.is_unreached:
+        return EvaluatorUnavailable(said.because(LOOK_WHERE))
     if said.status in PASSING or said.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return EvaluatorUnavailable(said.because(), retry_after_s=_wish_s(said))
     return None

@@ -156,6 +156,30 @@ def test_each_failure_has_its_meaning(error: Exception, expected: Expected):
     assert meaning(error) == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("InternalServerError", "InternalServerError: OpenAIException - Connection error."),
+        (
+            "APIConnectionError",
+            "OllamaException - Cannot connect to host 127.0.0.1:1 ssl:<ssl.SSLContext at 0x7e> [no]",
+        ),
+        (
+            "InternalServerError",
+            "AnthropicException - Cannot connect to host h:1 ssl:<None> [no]. Handle with `litellm.X`.",
+        ),
+    ],
+)
+def test_a_server_that_is_not_there_has_no_status(name: str, words: str):
+    """The status 500 that litellm gives it is one that nobody said; the message says where to look instead."""
+    found = model_errors.translated(raised(name, 500, words), CONNECTION)
+
+    assert isinstance(found, errors.EvaluatorUnavailable)
+    assert "HTTP" not in found.message
+    assert "ssl:" not in found.message
+    assert found.message.endswith(model_errors.LOOK_WHERE)
+
+
 def test_our_own_errors_pass():
     """What is one of ours already stays as it is."""
     error = errors.InvalidAnswer("no")
