@@ -29,6 +29,8 @@ WARM = 3_000 if LARGE else 400
 """Documents after which buffers have the size that they keep."""
 PORTION = 100
 """Documents produced in one go."""
+BACKLOG = 2_000
+"""Documents produced ahead of the worker, which applies them more slowly: many times what it may hold."""
 GROWTH_MB = 96.0
 """What a worker may grow by: less than the documents that come meanwhile have, also in the small size."""
 MOST_MB = 360.0
@@ -53,6 +55,8 @@ async def test_large_documents_and_a_slow_model(rig: Rig):
         before, ended = resident_mb(worker.pid), rig.site.logs().count("kafka_membership_ended")
         for start in range(WARM, LETTERS, PORTION):
             await _produce(trial, start, PORTION)
+            if start % BACKLOG == 0:
+                await trial.caught_up()
         await trial.caught_up()
         after = resident_mb(worker.pid)
         counts = await pipeline.store.read(documents.counts)
