@@ -319,7 +319,7 @@ async def test_letters_without_probabilities_become_numbers(server: model_server
 @pytest.mark.parametrize(
     ("chances", "confidence"),
     [
-        ({"C": 0.8, "A": 0.1}, pytest.approx(0.888889)),
+        ({"C": 0.8, "A": 0.1}, 0.8),
         ({"C": 0.995}, 1.0),
         ({"C": 0.3, "The": 0.6}, None),
         ({"A": 0.6, "C": 0.3}, None),
