@@ -189,7 +189,8 @@ def answer(tx: engine.Tx, results: Sequence[Answered]) -> Settled:
     for result in results:
         first.setdefault((result.uri, result.indexed_as), result)
     locked = settling.lock(tx, (uri for uri, _ in first))
-    rows = {identity: _answer_row(tx, result) for identity, result in first.items()}
+    now = serial.timestamp(tx.now_ms)
+    rows = {identity: _answer_row(result, now) for identity, result in first.items()}
     stored = settling.store(tx, rows.values())
     asked = {identity: _asked_ms(result, locked.get(result.uri)) for identity, result in first.items()}
     memo.put(tx, [_entry(rows[identity], first[identity], at) for identity, at in asked.items() if at is not None])
@@ -330,9 +331,9 @@ def _claim_of(each: Failed | Retried | Released) -> dict[str, Any]:
     return {"uri": each.uri, "indexed_as": each.indexed_as, "attempt": each.attempt}
 
 
-def _answer_row(tx: engine.Tx, result: Answered) -> dict[str, Any]:
+def _answer_row(result: Answered, now: str) -> dict[str, Any]:
     # Checked when it was made: only its time is another.
-    evaluation = {**result.evaluation.model_dump(mode="json"), "classified_at": serial.timestamp(tx.now_ms)}
+    evaluation = {**result.evaluation.model_dump(mode="json"), "classified_at": now}
     return {
         "uri": result.uri,
         "indexed_as": result.indexed_as,
