@@ -7,6 +7,7 @@ by `reindex --outdated`, never before.
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +24,7 @@ EVALUATION_KEYS = ("evaluator", "model", "classified_at", "confidence_source")
 WORDS_CHARS_MAX = 512
 """Of a model's or a system's name."""
 UNKNOWN = "unknown"
+NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
 def answered(definition: Definition, facets: Any, evaluation: Any) -> Answered:
@@ -93,6 +95,8 @@ def _number(given: Any) -> float | None:
     """Return a number, or a text that is exactly one (as in CSV), as a float; None when it is neither."""
     if isinstance(given, bool) or not isinstance(given, int | float | str):
         return None
+    if isinstance(given, str) and not NUMBER.fullmatch(given.strip()):
+        return None  # Python would read 1_0 as ten
     try:
         return float(given)
     except (ValueError, OverflowError):

@@ -178,6 +178,9 @@ def test_plain_answers_become_facet_values(question: str, given: Any, value: Any
         ("severity", "hihg", "no level .did you mean 'high'"),
         ("severity", True, "no score"),
         ("severity", 10**400, "no score"),
+        ("severity", "1_0", "no score"),
+        ("severity", "\N{FULLWIDTH DIGIT ONE}", "no score"),
+        ("urgent", "nan", "neither yes nor no"),
     ],
 )
 def test_plain_answers_are_checked(question: str, given: Any, message: str):
