@@ -18,6 +18,9 @@ FINISHED = frozenset({"stop", "tool_calls", "function_call"})
 CUT_OFF = "length"
 FILTERED = "content_filter"
 MORE_TOKENS = "If this happens to many documents, raise max_output_tokens or lower reasoning_effort."
+EMPTY_TRIES_MAX = 2
+"""An empty reply is paid for as any other, and mostly passes; a model that always gives one must not cost on and on."""
+
 SHOWN_CHARS_MAX = 80
 
 
@@ -55,7 +58,7 @@ def reply_of(response: Any) -> Reply:
     if content is not None and not isinstance(content, str):
         raise InvalidAnswer(f"The model's reply is not text but {type(content).__name__}.")
     if content is None or not content.strip():
-        raise EvaluatorUnavailable("The model's reply is empty.")
+        raise EvaluatorUnavailable("The model's reply is empty.", reason="invalid_answer", tries_max=EMPTY_TRIES_MAX)
     return Reply(content, token_mass.tokens_of(part_of(choice, "logprobs")))
 
 

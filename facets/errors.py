@@ -57,6 +57,9 @@ class EvaluatorUnavailable(TransientError):
     `spent` is what the call used up nevertheless, None where it was refused before anything was. `counted` False says
     that nobody is to blame, neither the document nor the evaluator: the call found out how to ask the next one. Who
     raises that must do so a bounded number of times in a process.
+
+    `tries_max` says that the evaluator was there, answered and was paid, so that nothing speaks against it: a document
+    is asked about so many times at most, and then fails with `reason`.
     """
 
     def __init__(
@@ -67,8 +70,10 @@ class EvaluatorUnavailable(TransientError):
         retry_after_s: float | None = None,
         spent: Spent | None = None,
         counted: bool = True,
+        tries_max: int | None = None,
     ) -> None:
         super().__init__(message)
+        self.tries_max = tries_max
         self.reason = reason
         self.retry_after_s = retry_after_s
         self.spent = spent

@@ -108,6 +108,7 @@ class Trouble:
     """It may pass when tried again; `misconfigured` when no try can help before somebody mends the evaluator.
 
     Not `counted`: the call only found out how to ask the next one, so that it says nothing against anybody.
+    `tries_max`: the evaluator was there, and only the document is tried again, so many times in all.
     """
 
     reason: str
@@ -116,6 +117,7 @@ class Trouble:
     misconfigured: bool = False
     spent: errors.Spent | None = None
     counted: bool = True
+    tries_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,14 @@ def verdict_on(error: Exception, call_s: float) -> Verdict:
             known = _known(reason, DocumentReason.UNAVAILABLE)
             if known == DocumentReason.TIMEOUT:
                 spent = spent or UNHEARD
-            return Trouble(known, said(error), retry_after_s=_wish_s(wish_s), spent=spent, counted=error.counted)
+            return Trouble(
+                known,
+                said(error),
+                retry_after_s=_wish_s(wish_s),
+                spent=spent,
+                counted=error.counted,
+                tries_max=error.tries_max,
+            )
         case errors.EvaluationFailed(reason=reason, spent=spent):
             name = type(error).__name__
             return Failure(_known(reason, DocumentReason.EVALUATOR_ERROR), said(error), name, spent)

@@ -6,7 +6,7 @@ no store and starts no calls.
 
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from storage import budgets, candidates, queue
 from streams import charges, retries
@@ -167,7 +167,7 @@ class Lane:
             )
             return Retry(trouble.reason, trouble.message, delay_s, counted=False, misconfigured=trouble.misconfigured)
         next_s = retries.next_wait_s(
-            self._policy,
+            replace(self._policy, tries_max=min(self._policy.tries_max, trouble.tries_max or self._policy.tries_max)),
             tries=claim.tries,
             waited_s=claim.retry_wait_ms / 1000,
             retry_after_s=trouble.retry_after_s,
@@ -182,6 +182,10 @@ class Lane:
         if not trouble.counted:
             self.breaker.abandoned(call.ticket, now_s)
             return False
+        if trouble.tries_max is not None:  # it was there, and said nothing
+            self.limiter.succeeded()
+            self.breaker.succeeded(call.ticket)
+            return True
         if trouble.reason == "rate_limited" and not self.limiter.refused(now_s, trouble.retry_after_s):
             self.breaker.abandoned(call.ticket, now_s)
             return False  # an echo of the refusal that opened the pause

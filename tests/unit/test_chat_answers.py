@@ -320,6 +320,8 @@ def test_a_refusal_is_the_documents_own(response: Any, reason: str):
 
 @pytest.mark.parametrize("content", [None, "", " \n"])
 def test_an_empty_reply_is_worth_another_try(content: Any):
-    """Nothing said and nothing wrong passes when asked again."""
-    with pytest.raises(EvaluatorUnavailable, match="empty"):
+    """Nothing said and nothing wrong passes when asked again: once, because it is paid for."""
+    with pytest.raises(EvaluatorUnavailable, match="empty") as caught:
         chat_reply.reply_of(completion(message={"content": content}))
+
+    assert (caught.value.reason, caught.value.tries_max) == ("invalid_answer", 2)

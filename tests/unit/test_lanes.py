@@ -61,6 +61,17 @@ def test_trouble_is_retried_until_the_waiting_is_used_up():
     assert isinstance(ending, Failure)
 
 
+def test_an_evaluator_that_says_nothing_is_there():
+    """Empty replies of any number of documents open no breaker; each is tried as often as it says, and then fails."""
+    one, empty = lane(tries_max=6), Trouble("invalid_answer", "empty", tries_max=2)
+    first = [one.end(begun(one), empty, 0.0) for _ in range(5)]
+    last = one.end(begun(one, tries=1), empty, 0.0)
+
+    assert all(isinstance(each, Retry) and each.counted for each in first)
+    assert isinstance(last, Failure)
+    assert (last.reason, one.breaker.state) == ("invalid_answer", "closed")
+
+
 def test_an_open_breaker_moves_no_bounds():
     """What fails when the evaluator is known to be down is retried uncounted, also on the very last try."""
     one = lane(tries_max=2)
