@@ -30,6 +30,10 @@ PROBED_MAX = 32
 """Documents an open breaker remembers having probed with, so that each probe takes another one."""
 
 
+ACCUSERS_MAX = 1000
+"""Documents of which it is remembered that their calls said the evaluator needs mending."""
+
+
 @dataclass(frozen=True, slots=True)
 class Retry:
     """Ask again after `delay_s`; `counted` when it is the document's own trouble.
@@ -73,6 +77,8 @@ class Lane:
             most_s=limits.retry_most_s,
         )
         self._probed: list[tuple[str, str, str]] = []
+        self._accusers: dict[str, int] = {}
+        self._answered = 0
         self._reindex_credit = 0.0
         self._asking_bytes = {name: _bytes_of(each) for name, each in assignments.items()}
 
@@ -143,6 +149,7 @@ class Lane:
         else:
             spent = spent_on(call, verdict)
             self.limiter.end(call.taken, 0 if spent is None else sum(charges.tokens_of(spent.usage)))
+        self._answered += isinstance(verdict, Answer)
         match verdict:
             case Trouble():
                 return self._troubled(call, verdict, now_s)
@@ -186,12 +193,27 @@ class Lane:
             self.limiter.succeeded()
             self.breaker.succeeded(call.ticket)
             return True
+        if trouble.misconfigured and self._accuses_again(call.claim.uri):
+            self.breaker.abandoned(call.ticket, now_s)
+            return True
         if trouble.reason == "rate_limited" and not self.limiter.refused(now_s, trouble.retry_after_s):
             self.breaker.abandoned(call.ticket, now_s)
             return False  # an echo of the refusal that opened the pause
         if trouble.reason != "rate_limited" and trouble.retry_after_s is not None:
             self.limiter.pause(now_s, trouble.retry_after_s)
         return self.breaker.failed(call.ticket, call.claim.uri, now_s, misconfigured=trouble.misconfigured)
+
+    def _accuses_again(self, uri: str) -> bool:
+        """Say whether a document's calls said before that the evaluator needs mending, and others were answered since.
+
+        Then it is the document: a firewall that stops its body with 403, a refusal that quotes words of it. Each time
+        counts only with an answer since the last, so that no document fails for a key that is bad for long.
+        """
+        then = self._accusers.pop(uri, None)
+        if len(self._accusers) >= ACCUSERS_MAX:
+            del self._accusers[next(iter(self._accusers))]
+        self._accusers[uri] = self._answered
+        return then is not None and then < self._answered
 
     def _share(self, claim: queue.Claim) -> None:
         """Credit a reindex for this claim, or charge it for its own; little can be saved up."""

@@ -72,6 +72,39 @@ def test_an_evaluator_that_says_nothing_is_there():
     assert (last.reason, one.breaker.state) == ("invalid_answer", "closed")
 
 
+def accused(one: Lane, uri: str, tries: int = 0) -> Any:
+    """End a call about a document with word that the evaluator needs mending."""
+    number = next(NAMES)
+    call = one.begin(replace(CLAIM, uri=uri, tries=tries, body_hash=str(number)), time.monotonic() + 60)
+    call.started_s = 0.0
+    return one.end(call, Trouble("unavailable", "403", misconfigured=True), 0.0)
+
+
+def test_a_document_that_stops_an_evaluator_again_and_again_is_to_blame():
+    """One that is refused as if the key were bad, while others are answered, uses its own tries up and stops nobody."""
+    one = lane(tries_max=3)
+    first = accused(one, "tickets/poison")
+    states = [one.breaker.state]
+    one.end(begun(one), ANSWER, 10.0)
+    second = accused(one, "tickets/poison", tries=1)
+    one.end(begun(one), ANSWER, 10.0)
+    last = accused(one, "tickets/poison", tries=2)
+
+    assert [*states, one.breaker.state] == ["open", "closed"]
+    assert (first.counted, first.misconfigured) == (False, True)
+    assert (second.counted, second.misconfigured) == (True, False)
+    assert isinstance(last, Failure)
+
+
+def test_a_bad_key_fails_no_document_however_long():
+    """Without an answer between, no refusal counts against a document, nor one of another document."""
+    one = lane(tries_max=2)
+    endings = [accused(one, uri, tries=1) for uri in ("tickets/a", "tickets/b", "tickets/a", "tickets/a")]
+
+    assert [(each.counted, each.misconfigured) for each in endings] == [(False, True)] * 4
+    assert one.breaker.state == "open"
+
+
 def test_an_open_breaker_moves_no_bounds():
     """What fails when the evaluator is known to be down is retried uncounted, also on the very last try."""
     one = lane(tries_max=2)
