@@ -49,7 +49,8 @@ def _side_by_side(report: Mapping[str, Any]) -> Iterator[str]:
 
 def _gap(gap: Mapping[str, Any]) -> str:
     low, high = gap["interval"]
-    return f"{gap['difference']:+.3f} ({low:+.3f} to {high:+.3f}, n={gap['n']})"
+    points = f"{100 * gap['difference']:+.1f} points"
+    return f"{points} ({100 * low:+.1f} to {100 * high:+.1f}, n={gap['n']})"
 
 
 def _summary(each: Mapping[str, Any]) -> str:
@@ -117,6 +118,8 @@ def _sureness(figures: Mapping[str, Any]) -> Iterator[str]:
             for of in figures["reliability"]
         ]
         yield from ("", *table(("confidence", "answers", "mean confidence", "right"), rows))
+    if not figures["coverage"] and figures.get("brier") is None:
+        yield "\nNo answer has a confidence, so there is no `min_confidence` to choose."
     if figures["coverage"]:
         header = ("`min_confidence`", "answers left", "of all", "right", "95 % interval")
         covered = [

@@ -150,6 +150,7 @@ async def _measure(
             for run in runs:
                 questions = run.subject.questions
                 record = None if file is None else (lambda call, asked=questions: file.append(call, asked))
+                await _load_library(run)
                 with output.Progress(run.subject.name, len(run.waiting)) as progress:
                     at_once = concurrency or _at_once(run)
                     await evaluating.ask(run, concurrency=at_once, record=record, progress=progress.at)
@@ -164,6 +165,14 @@ async def _measure(
     for run in runs:
         _say_what_is_missing(run, calls)
     return running.FAILED if any(run.stopped is not None for run in runs) else None
+
+
+async def _load_library(run: "Run") -> None:
+    """Have the library there that asks models: loading it takes seconds, which are no latency of the first calls."""
+    from evaluators import chat, decisions, models
+
+    if run.waiting and run.subject.evaluator.kind in {chat.KIND, decisions.KIND}:
+        await models.load()
 
 
 def _at_once(run: "Run") -> int:

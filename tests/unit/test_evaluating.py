@@ -222,7 +222,21 @@ async def test_evaluators_are_compared_where_both_answered():
     (gap,) = report["differences"]
     assert (gap["evaluator"], gap["against"], gap["question"], gap["n"]) == ("bad", "good", "topic", 3)
     assert gap["difference"] == pytest.approx(-1 / 3, abs=1e-6)
-    assert "| bad | topic | 3 of 4 | 33.3% |" in evaluation_text.markdown(report)
+    text = evaluation_text.markdown(report)
+    assert "| bad | topic | 3 of 4 | 33.3% |" in text
+    assert "| -33.3 points (" in text
+
+
+async def test_answers_without_a_confidence_are_said_to_have_no_threshold():
+    """A report of choices without a confidence says why it has no table of thresholds; one with them does not."""
+    texts, told = rows("billing"), "No answer has a confidence"
+    run = await ran(evaluating.begun(subject(FakeEvaluator("billing")), texts, {}))
+    sure = evaluation_report.report([run], texts)
+    unsure = evaluation_report.report([run], texts)
+    unsure["evaluators"][0]["questions"]["topic"]["coverage"] = []
+
+    assert told not in evaluation_text.markdown(sure)
+    assert told in evaluation_text.markdown(unsure)
 
 
 async def test_the_report_has_figures_of_every_labelled_question():
