@@ -91,6 +91,11 @@ class Chat:
         return KIND
 
     @property
+    def key_env(self) -> str | None:
+        """The name of the variable that holds the key; None where the provider's own is taken."""
+        return self._connection.api_key_env
+
+    @property
     def identity(self) -> Identity:
         """The model, the table's parameters, how long bodies are cut, and the version of the words it is asked with."""
         parameters = {**self._settings.parameters, "long_body": self._long_body}

@@ -71,6 +71,11 @@ class Decisions:
         return KIND
 
     @property
+    def key_env(self) -> str | None:
+        """The name of the variable that holds the key; None where the provider's own is taken."""
+        return self._connection.api_key_env
+
+    @property
     def identity(self) -> Identity:
         """The model, how long bodies are cut, and the version of what is sent."""
         parameters: dict[str, Any] = {"long_body": self._long_body}

@@ -137,7 +137,7 @@ def _checked_row(number: int, key: str | None, uri: str | None, data: dict[str, 
 
 def _with_answers(row: Row, facets: Any, evaluation: Any, questions: Mapping[str, Question]) -> Row | Refusal:
     if not isinstance(facets, dict):
-        return Refusal(row.line, "invalid_facets: facets are an object of answers by question")
+        return Refusal(row.line, "invalid_facets: facets are missing, or no object of answers by question")
     if evaluation is not None and not isinstance(evaluation, dict):
         return Refusal(row.line, "invalid_facets: evaluation is an object")
     found = {}

@@ -266,6 +266,8 @@ def _show(reply: dict[str, Any], *, json_: bool) -> None:
     version = f"  version {reply['version']}" if "version" in reply else ""
     reason = f" ({reply['reason']})" if reply.get("reason") else ""
     output.text(f"{reply['uri']}{version}  {reply['status']}{reason}  {output.answers(reply.get('facets'))}".rstrip())
+    if reply["status"] == "failed":
+        output.note(f"why: facetline get {shlex.quote(reply['uri'])}")
 
 
 def _show_document(found: dict[str, Any]) -> None:

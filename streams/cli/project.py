@@ -10,6 +10,7 @@ from streams.cli import options, output, running
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
+    from evaluators.contract import Evaluator
     from streams.settings import Settings
 
 READY_S = 5.0
@@ -205,16 +206,26 @@ async def _check_evaluators(settings: "Settings") -> str:
     project = project_.load_project(settings)
     said = []
     for definition in project.definitions:
+        evaluator = project.evaluators[definition.evaluator]
         if settings.calls != "live":  # a question of ours is none for a recording
             said.append(f"{definition.evaluator} is {definition.kind}, calls: {settings.calls} {settings.calls_file}")
         elif definition.kind == "embedded":
-            evaluator = project.evaluators[definition.evaluator]
             evaluated = await evaluator.evaluate("hello", definition.questions, key="doctor", deadline_s=60)
             said.append(f"{definition.evaluator} answers ({evaluated.model})")
         else:
-            said.append(f"{definition.evaluator} is {definition.kind}, not asked")
+            said.append(f"{definition.evaluator} is {definition.kind}, not asked{_key_missing(evaluator)}")
     await project.close()
     return "; ".join(sorted(set(said)))
+
+
+def _key_missing(evaluator: "Evaluator") -> str:
+    """Say that a key's variable is not set here: a fault only where calls are made, which may be another machine."""
+    import os
+
+    from evaluators import chat, decisions
+
+    variable = evaluator.key_env if isinstance(evaluator, chat.Chat | decisions.Decisions) else None
+    return f"; {variable} is not set here" if variable and not os.environ.get(variable, "").strip() else ""
 
 
 async def _check_calls(settings: "Settings") -> str:

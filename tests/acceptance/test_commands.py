@@ -127,8 +127,10 @@ def test_the_same_for_people(written: Place):
 def test_an_answer_that_fails_is_no_failed_command(place: Place):
     """A write whose answer failed was still written: exit code 0, the reason in the reply."""
     done = place.run("write", "tickets/t1", "--body", "not recorded", "--json")
+    words = place.run("write", "tickets/t1", "--body", "not recorded either")
 
     assert (done.code, done.json["status"], done.json["reason"]) == (0, "failed", "evaluator_error")
+    assert words.err.splitlines() == ["why: facetline get tickets/t1"]
 
 
 def test_a_body_from_a_file_or_standard_input(place: Place):
@@ -342,6 +344,15 @@ def test_doctor_finds_what_is_well_and_what_is_not(written: Place):
     assert [line["check"] for line in well.lines] == ["collections", "store", "evaluators", "calls"]
     assert ill.code == 1
     assert "FAILED" in ill.out
+
+
+def test_doctor_says_that_the_variable_of_a_key_is_not_set(place: Place):
+    """A key that is not in the environment is told before the first call, and is no fault of this machine."""
+    hosted = 'kind = "chat"\nmodel = "openai/gpt-4.1-mini"\napi_key_env = "NOBODY_SETS_THIS"'
+    (place.folder / "facetline.toml").write_text(CONFIG.replace('kind = "recorded"\npath = "answers.ndjson"', hosted))
+    done = place.run("doctor")
+
+    assert (done.code, "NOBODY_SETS_THIS is not set here" in done.out) == (0, True), done.out
 
 
 def test_doctor_names_problems_below_each_other(place: Place):
