@@ -186,7 +186,7 @@ async def wait_applied(pipeline: "Pipeline") -> None:
     from streams import replaying
 
     ends = await replaying.log_ends(pipeline)
-    total, told, started_s = sum(ends.values()), False, time.monotonic()
+    total, told, started_s = await replaying.behind(pipeline, ends), False, time.monotonic()
     with output.Progress("applied", total) as progress:
         while behind := await replaying.behind(pipeline, ends):
             progress.at(total - behind)
