@@ -107,7 +107,7 @@ def _made(store: Store, assigned: Mapping[str, Assignment], grace_s: float) -> C
             reindexer.answered()
 
     chain = SideChain(store, assigned, owner=owner, grace_s=grace_s, on_settled=settled)
-    listening.append(Reindexer(store, owner=owner, assignments=assigned, wake=chain.wake))
+    listening.append(Reindexer(store, owner=owner, assignments=assigned, wake=chain.wake, wanted=chain.wanted))
     return Classifying(chain, listening[0])
 
 

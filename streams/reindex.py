@@ -61,6 +61,7 @@ class Reindexer:
         owner: This process's name in leases; no other running process may have it.
         assignments: The collections whose jobs are taken, with the call slots that bound their turns.
         wake: Called after documents were made pending: the side chain's `wake`.
+        wanted: How many cleared documents a collection's evaluator has use for: the side chain's `wanted`.
         lease_s: How soon another process goes on after a kill.
         failpoint: Kill switches for tests.
         clock: Seconds of a monotonic clock; the event loop's own, in a simulation.
@@ -73,6 +74,7 @@ class Reindexer:
         owner: str,
         assignments: Mapping[str, Assignment],
         wake: Callable[[], None] | None = None,
+        wanted: Callable[[str], int | None] = lambda _collection: None,
         lease_s: float = LEASE_S,
         failpoint: Callable[[str], None] = failpoints.failpoint,
         clock: Callable[[], float] = time.monotonic,
@@ -81,6 +83,7 @@ class Reindexer:
         self._owner = owner
         self._assignments = dict(assignments)
         self._wake_chain = wake
+        self._wanted = wanted
         self._lease_s = lease_s
         self._failpoint = failpoint
         self._clock = clock
@@ -158,8 +161,7 @@ class Reindexer:
         if filling and not await self._fill(held):
             return
         self._failpoint("reindex.before_turn")
-        slots = self._assignments[held.job.request.collection].limits.concurrency
-        turn = await self._store.write(jobs.turn, held.job.id, self._owner, UNANSWERED_PER_SLOT * slots, TURN_MAX)
+        turn = await self._store.write(jobs.turn, held.job.id, self._owner, self._unanswered_max(held), TURN_MAX)
         self._failpoint("reindex.after_turn")
         if turn.cleared + turn.adopted and self._wake_chain is not None:
             self._wake_chain()
@@ -169,6 +171,12 @@ class Reindexer:
         busy = filling or turn.cleared + turn.adopted + turn.closed > 0
         held.pause_s = SOON_S if busy else min(held.pause_s * 2, IDLE_S)
         held.look_at_s = self._clock() + held.pause_s
+
+    def _unanswered_max(self, held: _Held) -> int:
+        collection = held.job.request.collection
+        most = UNANSWERED_PER_SLOT * self._assignments[collection].limits.concurrency
+        wanted = self._wanted(collection)
+        return most if wanted is None else min(most, wanted)
 
     async def _fill(self, held: _Held) -> bool:
         """Write the next items; False when that cannot be done and the job is over."""

@@ -120,6 +120,16 @@ class SideChain:
         """The evaluators and what they are allowed, to be looked at."""
         return tuple(self._lanes)
 
+    def wanted(self, collection: str) -> int | None:
+        """Return how many documents it makes sense to clear for a job; None: as many as the job likes.
+
+        None at all for an evaluator whose money is spent. One that is away gets one: what it is tried with next.
+        """
+        lane = next(each for each in self._lanes if collection in each.assignments)
+        if lane.is_spent:
+            return 0
+        return 1 if lane.probing else None
+
     def wake(self) -> None:
         """Look at the queue now: something was written."""
         now_s = self._clock()

@@ -103,7 +103,8 @@ async def reindexing(
     """Run a side chain and a reindexer over `tickets`."""
     async with running(store, evaluator, limits, owner=owner) as chain:
         given = await assignments(store, evaluator, limits)
-        reindexer = Reindexer(store, owner=owner, assignments=given, wake=chain.wake, **options)
+        known: dict[str, Any] = {"wake": chain.wake, "wanted": chain.wanted}
+        reindexer = Reindexer(store, owner=owner, assignments=given, **known, **options)
         stop = asyncio.Event()
         task = asyncio.create_task(reindexer.run(stop))
         try:

@@ -137,7 +137,8 @@ class Process:
         }
         given: dict[str, Any] = {"owner": self.name, "failpoint": self.failpoint, "clock": world.loop.time}
         chain = SideChain(store, assignments, grace_s=GRACE_S, **given)
-        reindexer = Reindexer(store, assignments=assignments, wake=chain.wake, lease_s=JOB_LEASE_S, **given)
+        known: dict[str, Any] = {"wake": chain.wake, "wanted": chain.wanted}
+        reindexer = Reindexer(store, assignments=assignments, lease_s=JOB_LEASE_S, **known, **given)
         parts = [chain.run(self.stop), reindexer.run(self.stop), self._deliver(), self._idle()]
         if world.publishes:
             parts.append(Publisher(KafkaSettings(), store, sender=Sender(self), idle_s=1.5, **given).run(self.stop))  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ On SQLite and on PostgreSQL, with a fake evaluator whose answers cost a quarter 
 """
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -208,6 +209,32 @@ async def test_a_days_limit_pauses_and_goes_on_the_next_day(store: engine.Store,
     assert [(each["tries"], each["retries"], each["attempt"]) for each in pending] == [(0, 0, 0)] * 6
     assert said_ == ["spend_limit_reached", "spend_limit_over"] * 2
     assert {each["status"] for each in (await store.read(stored.rows)).values()} == {"indexed"}
+
+
+async def test_a_job_clears_nothing_that_nobody_will_ask_about(store: engine.Store, clock: stored.Clock):
+    """With the day's money spent a job waits with all answers in place; the next day it goes on and ends."""
+    evaluator, limits = FakeEvaluator(), replace(QUICK, concurrency=1, max_usd_per_day=1.0)
+    await write(store, **{f"t{number}": f"body {number}" for number in range(4)})
+    async with chains.running(store, FakeEvaluator(), owner="before"):
+        await chains.settled(store)
+    watched = chains.Watched(store)
+    async with chains.reindexing(watched, evaluator, limits) as chain:
+        await eventually(lambda: chain.stats.spent == {"fake"})
+        job_id = uuid.uuid4().hex
+        clock.shift_ms += 10
+        await store.write(jobs.create, job_id, jobs.JobRequest("tickets", mode="force"))
+        await eventually(lambda: [name for name, _ in watched.history].count("turn") > 1)
+        statuses = {each["status"] for each in (await store.read(stored.rows)).values()}
+        clock.shift_ms += await to_midnight_ms(store)
+        chain.wake()
+        await eventually(lambda: _has_ended(store, job_id))
+
+    assert statuses == {"indexed"}
+    assert len(evaluator.history) == 4
+
+
+async def _has_ended(store: engine.Store, job_id: str) -> bool:
+    return (await store.read(jobs.get, job_id)).state == "succeeded"
 
 
 async def test_a_limit_is_over_all_processes_and_passed_by_calls_under_way_alone(store: engine.Store):
