@@ -148,7 +148,8 @@ async def test_a_reindex_against_live_writes_and_a_kill(rig: Rig):
         progress = (await reindexing.result(trial.pipeline, job.id))["progress"]
 
         assert again.id == job.id
-        assert (progress["total"], progress["done"]) == (len(KEYS), len(KEYS))
+        assert progress["done"] == progress["total"]
+        assert len(KEYS) - 8 <= progress["total"] <= len(KEYS)  # what was written before its item was is done anyway
 
 
 @pytest.mark.parametrize("point", ["publish.before_send", "publish.before_commit"])
