@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from evaluators.contract import Evaluated, Evaluator
+from evaluators.contract import Evaluated, Evaluator, spent_of
 from facets.errors import EvaluationFailed, EvaluatorMisconfigured, EvaluatorUnavailable, Spent
 from facets.questions import Question
 
@@ -33,7 +33,7 @@ async def ask(
             error.spent = _total(findings, error.spent)
             raise
         else:
-            spent = _total(findings, Spent(found.model, found.usage, found.cost_usd))
+            spent = _total(findings, spent_of(found))
             return found if spent is None else replace(found, usage=spent.usage, cost_usd=spent.cost_usd)
 
 

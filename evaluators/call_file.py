@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Literal
 
 from evaluators import factory, recordings, validation
-from evaluators.contract import Evaluated, Evaluator, Identity, Limits
+from evaluators.contract import Evaluated, Evaluator, Identity, Limits, spent_of
 from evaluators.recordings import Asker, Call, Problem
 from facets import definitions
-from facets.errors import EvaluationFailed, EvaluatorMisconfigured, InvalidAnswer, Spent
+from facets.errors import EvaluationFailed, EvaluatorMisconfigured, InvalidAnswer
 from facets.questions import Question
 
 Mode = Literal["record", "replay"]
@@ -139,7 +139,7 @@ class FromFile:
         try:
             validation.check_evaluated(questions, said)
         except InvalidAnswer as invalid:
-            invalid.spent = Spent(said.model, said.usage, said.cost_usd)
+            invalid.spent = spent_of(said)
             self._keep(body, questions, started_s, error=invalid)
         else:
             self._keep(body, questions, started_s, said=said)
@@ -167,7 +167,7 @@ class FromFile:
         try:
             self._file.add(call, questions)
         except EvaluatorMisconfigured as failed:  # it was paid for all the same
-            paid = None if said is None else Spent(said.model, said.usage, said.cost_usd)
+            paid = None if said is None else spent_of(said)
             failed.spent = paid if error is None else error.spent
             raise
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaluators import token_mass
-from evaluators.chat_reply import Reply, shown
+from evaluators.chat_reply import Reply
 from evaluators.chat_sheet import TRUE, Line, Sheet
 from evaluators.token_mass import Shares
+from evaluators.validation import shown
 from facets.answers import Answer, BooleanAnswer, ChoiceAnswer, ScoreAnswer
 from facets.errors import InvalidAnswer
 from facets.questions import Choice, Score

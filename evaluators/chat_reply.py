@@ -10,6 +10,7 @@ from typing import Any
 from evaluators import token_mass
 from evaluators.chat_prompt import TOOL_NAME
 from evaluators.token_mass import Token, part_of
+from evaluators.validation import shown
 from facets.errors import EvaluationFailed, EvaluatorUnavailable, InvalidAnswer
 
 FINISHED = frozenset({"stop", "tool_calls", "function_call"})
@@ -20,8 +21,6 @@ FILTERED = "content_filter"
 MORE_TOKENS = "If this happens to many documents, raise max_output_tokens or lower reasoning_effort."
 EMPTY_TRIES_MAX = 2
 """An empty reply is paid for as any other, and mostly passes; a model that always gives one must not cost on and on."""
-
-SHOWN_CHARS_MAX = 80
 
 
 class CutOff(InvalidAnswer):
@@ -84,12 +83,3 @@ def _tool_text(called: Any) -> str:
     if not isinstance(arguments, str) or not arguments.strip():
         raise InvalidAnswer("The model called its tool without arguments.")
     return arguments
-
-
-def shown(value: Any) -> str:
-    """Return a value as a message may quote it: it can be a piece of the document."""
-    try:
-        text = repr(value)
-    except ValueError:  # an integer of too many digits
-        text = f"a {type(value).__name__}"
-    return text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}…"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from facets.answers import Answer
+from facets.errors import Spent
 from facets.questions import Question
 
 
@@ -51,6 +52,11 @@ class Evaluated:
     usage: Mapping[str, Any] | None = None
     cost_usd: float | None = None
     notes: Mapping[str, Any] | None = None
+
+
+def spent_of(evaluated: Evaluated) -> Spent:
+    """Return what the call behind a result used up."""
+    return Spent(evaluated.model, evaluated.usage, evaluated.cost_usd)
 
 
 @runtime_checkable

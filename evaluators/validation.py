@@ -56,9 +56,7 @@ def check_evaluated(questions: Mapping[str, Question], evaluated: Evaluated, *, 
     for part in ("usage", "notes"):
         _check_mapping(part, getattr(evaluated, part))
     if evaluated.cost_usd is not None and not (_is_number(evaluated.cost_usd) and evaluated.cost_usd >= 0):
-        raise InvalidAnswer(
-            f"The cost must be a finite number of dollars, 0 or more, not {_shown(evaluated.cost_usd)}."
-        )
+        raise InvalidAnswer(f"The cost must be a finite number of dollars, 0 or more, not {shown(evaluated.cost_usd)}.")
     for part in ("model", "confidence_source", "usage", "notes"):
         _check_storable(part, getattr(evaluated, part))
     check(questions, evaluated.answers, confidence_source=evaluated.confidence_source, decimals=decimals)
@@ -101,7 +99,7 @@ def _check_answer(question: Question, answer: Answer, decimals: int | None) -> N
             _check_score(question, answer, decimals)
         case _:
             said = getattr(answer, "type", type(answer).__name__)
-            raise InvalidAnswer(f"a {question.type} question was answered with {_shown(said)}.")
+            raise InvalidAnswer(f"a {question.type} question was answered with {shown(said)}.")
 
 
 def _check_choice(question: Choice, answer: ChoiceAnswer, decimals: int | None) -> None:
@@ -116,13 +114,13 @@ def _check_choice(question: Choice, answer: ChoiceAnswer, decimals: int | None) 
 
 def _check_option(choice: Any, options: Collection[str]) -> None:
     if not isinstance(choice, str) or choice not in options:
-        raise InvalidAnswer(f"{_shown(choice)} is none of its options: {_listed(options)}.")
+        raise InvalidAnswer(f"{shown(choice)} is none of its options: {_listed(options)}.")
 
 
 def _check_score(question: Score, answer: ScoreAnswer, decimals: int | None) -> None:
     top = len(question.levels) - 1
     if not _is_number(answer.score) or not 0 <= answer.score <= top:
-        raise InvalidAnswer(f"the score must be a finite number from 0 to {top}, not {_shown(answer.score)}.")
+        raise InvalidAnswer(f"the score must be a finite number from 0 to {top}, not {shown(answer.score)}.")
     if answer.probabilities is None:
         return
     half_unit = _check_distribution(answer.probabilities, [str(index) for index in range(top + 1)], decimals)
@@ -136,7 +134,7 @@ def _check_score(question: Score, answer: ScoreAnswer, decimals: int | None) -> 
 def _check_distribution(probabilities: Mapping[str, float], expected: Collection[str], decimals: int | None) -> float:
     """Refuse an incomplete or impossible distribution; return half a unit of its last decimal."""
     if not isinstance(probabilities, Mapping):
-        raise InvalidAnswer(f"the probabilities must be a map, not {_shown(probabilities)}.")
+        raise InvalidAnswer(f"the probabilities must be a map, not {shown(probabilities)}.")
     _check_names("probabilities", "option", probabilities, expected)
     for option, probability in probabilities.items():
         _check_fraction(f"the probability of '{option}'", probability)
@@ -157,7 +155,7 @@ def _check_confidence(confidence: float | None, source: str | None) -> None:
 
 def _check_fraction(what: str, value: Any) -> None:
     if not _is_number(value) or not 0 <= value <= 1:
-        raise InvalidAnswer(f"{what} must be a finite number from 0 to 1, not {_shown(value)}.")
+        raise InvalidAnswer(f"{what} must be a finite number from 0 to 1, not {shown(value)}.")
 
 
 def _check_names(what: str, one: str, found: Iterable[str], expected: Collection[str]) -> None:
@@ -171,14 +169,14 @@ def _check_names(what: str, one: str, found: Iterable[str], expected: Collection
 
 def _check_text(part: str, value: Any) -> None:
     if value is not None and not isinstance(value, str):
-        raise InvalidAnswer(f"The result's {part} must be text, not {_shown(value)}.")
+        raise InvalidAnswer(f"The result's {part} must be text, not {shown(value)}.")
 
 
 def _check_mapping(part: str, value: Any) -> None:
     if value is None:
         return
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise InvalidAnswer(f"The result's {part} must be an object with text for names, not {_shown(value)}.")
+        raise InvalidAnswer(f"The result's {part} must be an object with text for names, not {shown(value)}.")
     if _is_deeper(value, DEPTH_MAX):
         raise InvalidAnswer(f"The result's {part} is nested deeper than {DEPTH_MAX} levels.")
 
@@ -196,7 +194,7 @@ def _check_storable(part: str, value: Any) -> None:
         text = _encode(dict(value) if isinstance(value, Mapping) else value)
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidAnswer(f"The result's {part} cannot be stored as JSON: {_shown(str(error))}.") from error
+        raise InvalidAnswer(f"The result's {part} cannot be stored as JSON: {shown(str(error))}.") from error
     if len(text) > PART_CHARS_MAX:
         raise InvalidAnswer(
             f"The result's {part} has {len(text)} characters as JSON, at most {PART_CHARS_MAX} are kept."
@@ -221,10 +219,11 @@ def _is_number(value: Any) -> bool:
 
 
 def _listed(names: Iterable[str]) -> str:
-    return ", ".join(_shown(name) for name in list(names)[:10])
+    return ", ".join(shown(name) for name in list(names)[:10])
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Return a value as a message may quote it: it can be a piece of the document."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 (anybody's object, or an integer of too many digits)

@@ -243,7 +243,7 @@ def is_data_error(error: Exception) -> bool:
     return state[:2] in {"22", "23", "54"}
 
 
-def shown(url: str) -> str:
+def shown(url: str | sa.URL) -> str:
     """Return a store's URL without its password."""
     return sa.make_url(url).render_as_string(hide_password=True)
 

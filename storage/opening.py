@@ -68,7 +68,7 @@ def _migrate(tx: engine.Tx) -> str:
     revision = _revision(tx)
     if revision is None and _tables(tx):
         raise errors.StoreMismatch(
-            f"the database at {_shown(tx.connection.engine.url)} holds tables of something else: "
+            f"the database at {engine.shown(tx.connection.engine.url)} holds tables of something else: "
             "give the store one of its own"
         )
     if revision is not None and revision not in REVISIONS:
@@ -121,8 +121,4 @@ def _explained(error: exc.DBAPIError, url: sa.URL) -> errors.PipelineError:
         return errors.StoreMismatch(f"{url.database} is not a store of Facetline: {text}; move it away")
     if isinstance(error.orig, sqlite3.DatabaseError) and "malformed" in text:
         text += "; restore a backup, or move the file away and write the documents again"
-    return errors.StoreUnavailable(f"the store at {_shown(url)} cannot be opened: {text}")
-
-
-def _shown(url: sa.URL) -> str:
-    return url.render_as_string(hide_password=True)
+    return errors.StoreUnavailable(f"the store at {engine.shown(url)} cannot be opened: {text}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from evaluators import validation
-from evaluators.contract import Evaluated, Evaluator
+from evaluators.contract import Evaluated, Evaluator, spent_of
 from facets import answers, errors
 from facets.definitions import Definition
 from facets.documents import DocumentReason
@@ -142,7 +142,7 @@ def spent_on(call: Call, verdict: Verdict) -> errors.Spent | None:
         return None
     match verdict:
         case Answer(evaluated=evaluated):
-            return errors.Spent(evaluated.model, evaluated.usage, evaluated.cost_usd)
+            return spent_of(evaluated)
         case Failure(spent=spent) | Trouble(spent=spent):
             return spent
         case CutOff():
@@ -181,7 +181,7 @@ async def _evaluate(call: Call) -> Answer:
     try:
         validation.check_evaluated(questions, evaluated)
     except errors.InvalidAnswer as error:  # it was paid for all the same
-        error.spent = errors.Spent(evaluated.model, evaluated.usage, evaluated.cost_usd)
+        error.spent = spent_of(evaluated)
         raise
     return Answer(answers.facet_values(questions, evaluated.answers), evaluated)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from evaluators import asking, recorded, recordings, validation
-from evaluators.contract import Evaluated, Evaluator
+from evaluators.contract import Evaluated, Evaluator, spent_of
 from evaluators.recordings import Asker, Call, Problem
 from facets import errors
 from facets.definitions import Definition
@@ -174,17 +174,12 @@ async def _verdict(subject: Subject, row: Labelled) -> Evaluated | Exception:
         async with asyncio.timeout(call_s):
             found = await asking.ask(subject.evaluator, row.body, subject.questions, key=row.key, deadline_s=call_s)
         validation.check_evaluated(subject.questions, found)
-    except errors.InvalidAnswer as error:
-        error.spent = error.spent or _spent(found)
+    except errors.InvalidAnswer as error:  # it was paid for all the same
+        error.spent = error.spent or (None if found is None else spent_of(found))
         return error
     except Exception as error:  # noqa: BLE001 (the outermost step: an evaluator's fault fails its text, not the run)
         return error
     return found
-
-
-def _spent(found: Evaluated | None) -> errors.Spent | None:
-    """Return what an answer cost that does not fit: it was paid for all the same."""
-    return None if found is None else errors.Spent(found.model, found.usage, found.cost_usd)
 
 
 def _is_valid(subject: Subject, evaluated: Evaluated) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaluators import asking, validation
-from evaluators.contract import Evaluated, Evaluator
+from evaluators.contract import Evaluated, Evaluator, spent_of
 from facets import errors
 from facets.answers import ChoiceAnswer
 from facets.definitions import Definition
@@ -161,7 +161,7 @@ async def _ask(sentence: str, asked: Mapping[str, Choice], evaluator: Evaluator,
     try:
         validation.check_evaluated(asked, evaluated)
     except errors.InvalidAnswer as error:  # it was paid for all the same
-        error.spent = errors.Spent(evaluated.model, evaluated.usage, evaluated.cost_usd)
+        error.spent = spent_of(evaluated)
         raise
     return evaluated
 

@@ -72,7 +72,7 @@ def evaluate(  # a command's parameters are its options
     for path in (markdown, svg, calls):
         if path is not None and not path.resolve().parent.is_dir():
             raise typer.BadParameter(f"there is no folder {path.parent} to write {path.name} to")
-    columns = _pairs(label_column or [], "--label-column")
+    columns = options.question_columns(label_column or [], "--label-column")
     shown = _Shown(markdown, svg, json_=json_)
 
     async def work() -> int | None:
@@ -360,14 +360,4 @@ def _groups(
             raise InvalidQuery(f"{path} cannot be read: {error.strerror}") from error
         except ValueError as error:
             raise InvalidQuery(f"{path}: {error}") from error
-    return found
-
-
-def _pairs(given: list[str], option: str) -> dict[str, str]:
-    found = {}
-    for each in given:
-        question, equals, column = each.partition("=")
-        if not equals or not question or not column:
-            raise typer.BadParameter(f"{option}: {each!r} is not QUESTION=COLUMN")
-        found[question] = column
     return found

@@ -104,12 +104,7 @@ def _check_scope(definition: "Definition", scope: str | None, kind: str) -> None
 
 
 def _facet_columns(pairs: list[str], kind: str) -> dict[str, str]:
-    found = {}
-    for pair in pairs:
-        question, equals, column = pair.partition("=")
-        if not equals or not question or not column:
-            raise typer.BadParameter(f"--facet-column: {pair!r} is not QUESTION=COLUMN")
-        found[question] = column
+    found = options.question_columns(pairs, "--facet-column")
     if found and kind != "csv":
         raise typer.BadParameter('--facet-column is for CSV files; in NDJSON answers are in "facets", with --facets')
     return found

@@ -19,6 +19,17 @@ Filter = Annotated[
 ]
 
 
+def question_columns(pairs: list[str], option: str) -> dict[str, str]:
+    """Return the columns by question that `option` names as QUESTION=COLUMN."""
+    found = {}
+    for pair in pairs:
+        question, equals, column = pair.partition("=")
+        if not equals or not question or not column:
+            raise typer.BadParameter(f"{option}: {pair!r} is not QUESTION=COLUMN")
+        found[question] = column
+    return found
+
+
 def settings(config: Path | None, folder: Path | None) -> "Settings":
     """Return the settings in force and set up logging by them.
 
