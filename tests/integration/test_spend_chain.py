@@ -233,6 +233,24 @@ async def test_a_job_clears_nothing_that_nobody_will_ask_about(store: engine.Sto
     assert len(evaluator.history) == 4
 
 
+async def test_a_job_clears_little_while_its_evaluator_is_away(store: engine.Store, clock: stored.Clock):
+    """With a refused key a job gives one document at most for it to be tried with; the other answers stay."""
+    refused = FakeEvaluator(EvaluatorMisconfigured("the key is refused"))
+    await write(store, **{f"t{number}": f"body {number}" for number in range(6)})
+    async with chains.running(store, FakeEvaluator(), owner="before"):
+        await chains.settled(store)
+    await write(store, new="body")
+    watched = chains.Watched(store)
+    async with chains.reindexing(watched, refused) as chain:
+        await eventually(lambda: chain.stats.breakers == {"fake": "open"})
+        clock.shift_ms += 10
+        await store.write(jobs.create, uuid.uuid4().hex, jobs.JobRequest("tickets", mode="force"))
+        await eventually(lambda: [name for name, _ in watched.history].count("turn") > 2)
+    statuses = [each["status"] for each in (await store.read(stored.rows)).values()]
+
+    assert statuses.count("pending") <= 2
+
+
 async def _has_ended(store: engine.Store, job_id: str) -> bool:
     return (await store.read(jobs.get, job_id)).state == "succeeded"
 
