@@ -38,6 +38,10 @@ class WriteInDoubt(TransientError):
     """The write was not acknowledged before its deadline; it will not be applied later. Try again with the same id."""
 
 
+class NotCaughtUp(TransientError):
+    """The view has not come as far as the tokens ask; try again in a moment."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spent:
     """What a call used up although nothing came of it, as far as its provider told; None is "not told", never 0.
@@ -178,6 +182,10 @@ class NotFound(PermanentError):
 
 class Conflict(PermanentError):
     """Another request is in the way."""
+
+
+class Forbidden(PermanentError):
+    """The token does not have the right to do this."""
 
 
 # Duty of the caller: stop before anything is acknowledged
