@@ -166,9 +166,20 @@ class Node(Protocol):
         """Return failed documents, newest first: `uri`, `reason`, `message`, `at`."""
 
     async def sql(
-        self, caller: Caller, text: str, params: Mapping[str, Any], *, limit: int, timeout_ms: int
+        self,
+        caller: Caller,
+        text: str,
+        params: Mapping[str, Any],
+        *,
+        limit: int,
+        timeout_ms: int,
+        agents: bool = False,
     ) -> dict[str, Any]:
-        """Run one read-only statement in a child process: `{"columns", "rows", "truncated", "as_of"}`."""
+        """Run one read-only statement in a child process: `{"columns", "rows", "truncated", "as_of"}`.
+
+        With `agents` it runs over the `llm_readable` collections alone: neither the tables of the others nor their
+        rows in `answers` are there.
+        """
 
     async def alive(self) -> Sequence[Check]:
         """Return the checks of `/livez`."""

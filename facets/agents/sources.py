@@ -1,0 +1,119 @@
+"""Sources: where the tools get what they say, always as one caller. Over a node here; over HTTP in `remote`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from facets.agents.tools import Extra
+from facets.definitions import Definitions
+from facets.node import Caller, Node, ReindexRequest, Right
+from facets.selection import selection_of
+
+NEEDS: Mapping[Extra, Right] = {"sql": "sql", "write": "write", "delete": "write", "reindex": "admin"}
+"""The right that each tool beside reading takes."""
+SQL_TIMEOUT_MS = 5_000
+WRITE_TIMEOUT_S = 10.0
+
+
+class Source(Protocol):
+    """What tools need. Raises `errors.PipelineError`s alone; returns the objects of DESIGN §8.
+
+    `rights` None: not known here, whoever answers judges. `scope` None: none, or not known.
+    """
+
+    @property
+    def rights(self) -> frozenset[Right] | None:
+        """The caller's rights."""
+
+    @property
+    def scope(self) -> str | None:
+        """The caller's scope."""
+
+    async def definitions(self) -> Definitions:
+        """Return the definitions that agents may see: those with `llm_readable`."""
+
+    async def collections(self) -> list[dict[str, Any]]:
+        """Return the collections that agents may see."""
+
+    async def search(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Search; the fields are a `Selection`'s."""
+
+    async def get(self, uri: str) -> dict[str, Any]:
+        """Return a document."""
+
+    async def sql(self, text: str, limit: int) -> dict[str, Any]:
+        """Run a statement over the collections that agents may see."""
+
+    async def write(self, uri: str, body: str | None, state: dict[str, Any] | None) -> dict[str, Any]:
+        """Write a document and wait until it is applied."""
+
+    async def delete(self, uri: str) -> dict[str, Any]:
+        """Delete a document."""
+
+    async def reindex(self, request: ReindexRequest, *, dry_run: bool) -> dict[str, Any]:
+        """Start a job, or join it; or return a dry run's reply."""
+
+    async def job(self, job_id: str) -> dict[str, Any]:
+        """Return a job."""
+
+
+def readable(definitions: Definitions) -> Definitions:
+    """Return the definitions that agents may see."""
+    return Definitions(each for each in definitions.by_name.values() if each.llm_readable)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSource:
+    """A node, asked by one caller."""
+
+    node: Node
+    caller: Caller
+
+    @property
+    def rights(self) -> frozenset[Right]:
+        """The caller's rights."""
+        return self.caller.rights
+
+    @property
+    def scope(self) -> str | None:
+        """The caller's scope."""
+        return self.caller.scope
+
+    async def definitions(self) -> Definitions:
+        """Return the definitions that agents may see."""
+        return readable(await self.node.definitions(self.caller))
+
+    async def collections(self) -> list[dict[str, Any]]:
+        """Return the collections that agents may see."""
+        return await self.node.collections(self.caller, agents=True)
+
+    async def search(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Search."""
+        return await self.node.search(self.caller, selection_of(fields))
+
+    async def get(self, uri: str) -> dict[str, Any]:
+        """Return a document."""
+        return await self.node.get(self.caller, uri)
+
+    async def sql(self, text: str, limit: int) -> dict[str, Any]:
+        """Run a statement."""
+        return await self.node.sql(self.caller, text, {}, limit=limit, timeout_ms=SQL_TIMEOUT_MS, agents=True)
+
+    async def write(self, uri: str, body: str | None, state: dict[str, Any] | None) -> dict[str, Any]:
+        """Write a document."""
+        return await self.node.write(
+            self.caller, uri, body=body, state=state, event_id=None, wait="applied", timeout_s=WRITE_TIMEOUT_S
+        )
+
+    async def delete(self, uri: str) -> dict[str, Any]:
+        """Delete a document."""
+        return await self.node.delete(self.caller, uri, event_id=None, wait="applied", timeout_s=WRITE_TIMEOUT_S)
+
+    async def reindex(self, request: ReindexRequest, *, dry_run: bool) -> dict[str, Any]:
+        """Start a job, or join it; or return a dry run's reply."""
+        ask = self.node.plan if dry_run else self.node.reindex
+        return await ask(self.caller, request)
+
+    async def job(self, job_id: str) -> dict[str, Any]:
+        """Return a job."""
+        return await self.node.job(self.caller, job_id)
