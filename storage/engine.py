@@ -20,6 +20,7 @@ import structlog
 from sqlalchemy import event, exc
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from facets import errors
@@ -38,6 +39,18 @@ SQLITE_STEPS = 10_000
 """Instructions of SQLite's machine between two looks at the clock: about a tenth of a millisecond."""
 POOL_SIZE = 8
 """Connections of one process; 12 processes fit PostgreSQL's default of 100."""
+IDLE_MAX_MS = 20_000
+"""How long PostgreSQL waits within a transaction for its next statement; then it ends the connection.
+
+A process that was frozen there, or whose machine is gone, would keep its row locks for as long as that lasts. Nothing
+of ours takes a second between two statements. Statements themselves have no limit: one that waits for a lock waits for
+somebody who has this one, and a migration of a large store may take long.
+"""
+
+_BOUND_IDLING = (
+    "SELECT set_config(name, %s, false) FROM pg_settings"
+    " WHERE name = 'idle_in_transaction_session_timeout' AND CAST(setting AS bigint) NOT BETWEEN 1 AND %s"
+)
 
 log = structlog.get_logger(__name__)
 
@@ -212,8 +225,9 @@ def is_passing(error: exc.DBAPIError) -> bool:
     state = getattr(original, "sqlstate", None)
     if state is None:  # the driver never reached the server
         return isinstance(error, exc.OperationalError)
-    # 08 connection, 40 serialization and deadlock, 53 no resources, 55P03 lock timeout, 57P0x the server stops
-    return state[:2] in {"08", "40", "53"} or state in {"55P03", "57P01", "57P02", "57P03"}
+    # 08 connection, 40 serialization and deadlock, 53 no resources, 25P03 idle in a transaction for too long (this
+    # process stood still, or its statement came late), 55P03 lock timeout, 57P0x the server stops
+    return state[:2] in {"08", "40", "53"} or state in {"25P03", "55P03", "57P01", "57P02", "57P03"}
 
 
 def needs_room(error: exc.DBAPIError) -> bool:
@@ -253,7 +267,18 @@ def make_engine(url: str) -> Engine:
     parsed = sa.make_url(url)
     if parsed.get_backend_name() == "sqlite":
         return _sqlite_engine(parsed)
-    return sa.create_engine(parsed, pool_size=POOL_SIZE, max_overflow=0, pool_pre_ping=True)
+    engine = sa.create_engine(parsed, pool_size=POOL_SIZE, max_overflow=0, pool_pre_ping=True)
+    event.listen(engine, "connect", _bound_idling)
+    return engine
+
+
+def _bound_idling(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+    """Let the server end transactions that stand still; a lower limit that the server or the role has is kept."""
+    connection.autocommit = True  # or it would be undone with the first transaction that is
+    cursor = connection.cursor()
+    cursor.execute(_BOUND_IDLING, (str(IDLE_MAX_MS), IDLE_MAX_MS))
+    cursor.close()
+    connection.autocommit = False
 
 
 def _reading(engine: Engine) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import kafka_topics
+import postgres_server
 import pytest
 from polling import eventually
 from rig import LEASES_S, Rig
@@ -17,6 +18,8 @@ from streams import reindexing, topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres]
 FOUR = ("one", "two", "three", "four")
+STANDS_MS = 2_000
+"""How long a transaction may stand still; twenty seconds where nobody says so."""
 KEYS = [f"t{number:02d}" for number in range(24)]
 
 
@@ -150,6 +153,37 @@ async def test_a_reindex_against_live_writes_and_a_kill(rig: Rig):
         assert again.id == job.id
         assert progress["done"] == progress["total"]
         assert len(KEYS) - 8 <= progress["total"] <= len(KEYS)  # what was written before its item was is done anyway
+
+
+async def test_a_worker_frozen_in_a_transaction_holds_nobody_up(rig: Rig):
+    """Its rows are free again after a while; another worker goes on with its partitions, and what it does itself when
+    it is thawed changes nothing and ends nothing.
+    """
+    assert rig.server is not None
+    rig.running()
+    postgres_server.limit_idling(rig.proxied_url, STANDS_MS)
+    pause = rig.site.folder / "applying"
+    first = rig.start("one", f"apply.before_commit=pause:{pause}")
+    async with rig.trial() as trial:
+        await trial.put("a", "m01", wait="answered")
+        pause.touch()
+        await trial.put("a", "m02", wait="none")
+        await eventually(pause.with_name("applying.reached").exists, deadline_s=ANSWERED_S, what="it stands still")
+        rig.freeze("one")
+        rig.start("two")
+        await trial.put("a", "m03", wait="applied")
+        rig.site.clock.shift(LEASES_S)
+        await trial.settled("a")
+        pause.unlink()
+        said = rig.site.logs().count("store_retry")
+        rig.thaw("one")
+        await eventually(lambda: rig.site.logs().count("store_retry") > said, deadline_s=ANSWERED_S, what="it retries")
+        await trial.put("a", "m04", wait="answered")
+
+        assert first.poll() is None
+        assert await trial.topic("a") == "m04"
+    postgres_server.limit_idling(rig.proxied_url, 0)
+    rig.running("two")
 
 
 @pytest.mark.parametrize("point", ["publish.before_send", "publish.before_commit"])

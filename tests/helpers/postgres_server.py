@@ -119,6 +119,13 @@ def drop_database(admin_url: str, name: str) -> None:
         connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')  # type: ignore[arg-type]
 
 
+def limit_idling(url: str, limit_ms: int) -> None:
+    """Have the server end transactions that stand still, on connections that are made to this database from now on."""
+    with psycopg.connect(libpq(url), autocommit=True) as connection:
+        change = f'ALTER DATABASE "{connection.info.dbname}" SET idle_in_transaction_session_timeout = {limit_ms}'
+        connection.execute(change)  # type: ignore[arg-type]
+
+
 def url_of(url: str, database: str) -> str:
     """The same server's URL for another database, for SQLAlchemy with psycopg 3 whatever driver it named."""
     url = re.sub(r"^postgres(ql)?(\+\w+)?:", "postgresql+psycopg:", url)
