@@ -42,6 +42,14 @@ class NotCaughtUp(TransientError):
     """The view has not come as far as the tokens ask; try again in a moment."""
 
 
+class ExportFailed(TransientError):
+    """The snapshot cannot be written; mend what the message names and export again."""
+
+
+class SqlBusy(TransientError):
+    """Too many statements are waiting for a process to run in; try again in a moment."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spent:
     """What a call used up although nothing came of it, as far as its provider told; None is "not told", never 0.
@@ -174,6 +182,37 @@ class InvalidCursor(InvalidQuery):
     """The cursor is damaged or belongs to another search."""
 
     code = "cursor-mismatch"
+
+
+class SqlRefused(InvalidQuery):
+    """The statement is not a single SELECT over the tables, or uses what could do more than read them."""
+
+    code = "sql-not-read-only"
+
+
+class SqlFailed(InvalidQuery):
+    """The statement is wrong: its words, a name or a value; `line` and `column` count from 1 where they are known."""
+
+    code = "sql-error"
+
+    def __init__(
+        self, message: str, *, allowed: Iterable[str] = (), line: int | None = None, column: int | None = None
+    ) -> None:
+        super().__init__(message, allowed=allowed)
+        self.line = line
+        self.column = column
+
+
+class SqlTimeout(InvalidQuery):
+    """The statement took longer than it may, and was stopped."""
+
+    code = "sql-timeout"
+
+
+class SqlTooLarge(InvalidQuery):
+    """The statement, what it needs of memory or what it returns is larger than it may be."""
+
+    code = "sql-too-large"
 
 
 class NotFound(PermanentError):

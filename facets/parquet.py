@@ -1,0 +1,141 @@
+"""A snapshot as files: `<collection>.parquet`, `answers.parquet`, and `manifest.json`, which is written last.
+
+What stands here fills one folder that nobody reads yet; `facets.snapshots` shows it to readers.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from facets import errors, parquet_sql, tokens
+from facets.tables import Table
+
+MANIFEST = "manifest.json"
+SCHEMA_VERSION = 1
+"""Of files and manifest: raised when a column of `answers` or a key of the manifest changes its meaning."""
+MEMORY = "512MB"
+"""What DuckDB may use to write the answers; it needs about 100 MB for a million documents."""
+_READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Wide:
+    """A collection's file that a view wrote: `rows` documents as of `position` in the feed of `store_id`."""
+
+    table: Table
+    store_id: str
+    position: int
+    rows: int
+
+    @property
+    def file(self) -> str:
+        """The file's name."""
+        return f"{self.table.definition.name}.parquet"
+
+
+def complete(folder: Path, wide: Sequence[Wide], made_at: datetime, *, durable: bool = True) -> dict[str, Any]:
+    """Add the answers and the manifest to a folder that holds these files; return the manifest.
+
+    `durable`: everything is on the disk when this returns, and the manifest has each file's sha256.
+
+    Raises:
+        ExportFailed: the files cannot be written.
+    """
+    with writing(folder):
+        answers = _write_answers(folder, [each.table for each in wide])
+        manifest = {
+            "schema_version": SCHEMA_VERSION,
+            "made_at": made_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+            "store_id": next((each.store_id for each in wide), ""),
+            "token": token_of(wide),
+            "collections": {each.table.definition.name: _of_wide(folder, each, durable=durable) for each in wide},
+            "answers": {
+                **_of_file(folder / f"{parquet_sql.ANSWERS}.parquet", answers, durable=durable),
+                "columns": dict(parquet_sql.ANSWER_COLUMNS),
+            },
+        }
+        path = folder / MANIFEST
+        path.write_text(json.dumps(manifest, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        if durable:
+            _sync(path)
+            _sync(folder)
+    return manifest
+
+
+def token_of(wide: Sequence[Wide]) -> str:
+    """Return the token of what all of these hold."""
+    position = min((each.position for each in wide), default=0)
+    return tokens.encode(tokens.FeedToken(next((each.store_id for each in wide), ""), position))
+
+
+@contextlib.contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Translate what can go wrong when files are written."""
+    import duckdb
+
+    try:
+        yield
+    except OSError as error:
+        raise errors.ExportFailed(f"{folder} cannot be written: {error.strerror or error}") from error
+    except duckdb.Error as error:
+        # DuckDB names the file and the system's reason, in its first line.
+        raise errors.ExportFailed(f"{folder} cannot be written: {str(error).splitlines()[0]}") from error
+
+
+def _write_answers(folder: Path, tables: Sequence[Table]) -> int:
+    import duckdb
+
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "threads": 2,
+        "memory_limit": MEMORY,
+        "temp_directory": "",
+        "preserve_insertion_order": "false",
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+    }
+    path = folder / f"{parquet_sql.ANSWERS}.parquet"
+    with duckdb.connect(config=config) as connection:
+        connection.execute(f"SET allowed_directories = [{parquet_sql.quoted(folder)}]")
+        connection.execute("SET enable_external_access = false")
+        [(rows,)] = connection.execute(parquet_sql.answers(tables, folder, path)).fetchall()
+    return int(rows)
+
+
+def _of_wide(folder: Path, wide: Wide, *, durable: bool) -> dict[str, Any]:
+    columns = {column.name: "VARCHAR" if column.domain else column.sql_type for column in wide.table.columns.values()}
+    return {
+        **_of_file(folder / wide.file, wide.rows, durable=durable),
+        "position": wide.position,
+        "fingerprint": wide.table.definition.fingerprint,
+        "columns": columns,
+    }
+
+
+def _of_file(path: Path, rows: int, *, durable: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {"file": path.name, "rows": rows, "bytes": path.stat().st_size}
+    if durable:
+        _sync(path)
+        found["sha256"] = _sha256(path)
+    return found
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while part := file.read(_READ_BYTES):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def _sync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
