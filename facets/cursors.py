@@ -88,7 +88,7 @@ def _binding(selection: Selection, table: Table) -> str:
     asked = [
         selection.collection,
         sorted((name, sorted(set(values))) for name, values in selection.facets.items()),
-        selection.min_confidence,
+        sorted((name, selection.least(name)) for name in selection.facets),
         selection.filter,
         selection.sort,
         selection.scope,

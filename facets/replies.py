@@ -1,12 +1,13 @@
 """A search's reply (DESIGN §8) out of the rows that the statements gave: pure."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from facets import sql
+from facets import histograms, sql
 from facets.documents import Status
 from facets.questions import Boolean, Choice, Question, Score
+from facets.selection import FacetSort, Selection
 from facets.sql import Query
 
 REASONS = ("pending", "failed", "empty", "low_confidence", "outdated")
@@ -36,39 +37,82 @@ def hit(row: Sequence[Any]) -> dict[str, Any]:
 
 def facets(query: Query, rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
     """Return the counts of all counted facets, in the order in which they were asked for."""
-    names = query.selection.counts
-    by_facet: list[list[Sequence[Any]]] = [[] for _ in names]
+    by_facet: list[_Counted] = [_Counted(query.table.questions[name]) for name in query.counted]
     for number, *row in rows:
-        by_facet[number].append(row)
-    return [_facet(query, name, found) for name, found in zip(names, by_facet, strict=True)]
+        by_facet[number].add(*row)
+    return [_facet(query, name, found) for name, found in zip(query.counted, by_facet, strict=True)]
 
 
-def _facet(query: Query, name: str, rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
-    question = query.table.questions[name]
-    selected = query.selection.facets.get(name, ())
-    buckets = dict.fromkeys(_values(question), 0)
-    missing = dict.fromkeys(REASONS, 0)
-    for value, status, documents, confident in rows:
+class _Counted:
+    """What the rows of one facet add up to."""
+
+    def __init__(self, question: Question) -> None:
+        self.buckets = dict.fromkeys(_values(question), 0)
+        self.missing = dict.fromkeys(REASONS, 0)
+        self.intervals: dict[int, int] = {}
+        self.ends: list[float] = []
+
+    def add(
+        self,
+        value: str | None,
+        status: str,
+        interval: int | None,
+        documents: int,
+        confident: int,
+        low: float | None,
+        high: float | None,
+    ) -> None:
+        """Take one row of `sql.counts`."""
         if value is None:
-            missing[_REASON_OF_STATUS[Status(status)]] += documents
-        else:
-            buckets[value] += confident
-            missing["low_confidence"] += documents - confident
-    absent = sum(missing.values())
-    return {
+            self.missing[_REASON_OF_STATUS[Status(status)]] += documents
+            return
+        self.buckets[value] += confident
+        self.missing["low_confidence"] += documents - confident
+        if interval is not None:
+            self.intervals[interval] = self.intervals.get(interval, 0) + confident
+        self.ends += [end for end in (low, high) if end is not None]
+
+
+def _facet(query: Query, name: str, found: _Counted) -> dict[str, Any]:
+    question, selected = query.table.questions[name], query.selection.facets.get(name, ())
+    absent = sum(found.missing.values())
+    shown, truncated = _shown(query.selection, found.buckets, selected)
+    answered = sum(found.buckets.values())
+    facet = {
         "name": name,
         "type": question.type,
-        "total": sum(buckets.values()) + absent,
+        "mode": query.selection.facet_mode,
+        "total": answered + absent,
         "buckets": [
             {
                 "value": value == "true" if isinstance(question, Boolean) else value,
-                "count": count,
+                "count": found.buckets[value],
                 "selected": value in selected,
             }
-            for value, count in buckets.items()
+            for value in shown
         ],
-        "missing": {"count": absent, **missing},
+        "other_count": answered - sum(found.buckets[value] for value in shown),
+        "truncated": truncated,
+        "missing": {"count": absent, **found.missing},
     }
+    if isinstance(question, Score):
+        facet["min"] = min(found.ends, default=None)
+        facet["max"] = max(found.ends, default=None)
+        facet["histogram"] = histograms.histogram(question, found.intervals)
+    return facet
+
+
+def _shown(selection: Selection, buckets: Mapping[str, int], selected: Sequence[str]) -> tuple[list[str], bool]:
+    """Return the values of the buckets to show, in order, and whether some were cut off.
+
+    What is cut off are the emptiest, in whatever order the rest is shown; what is selected stays.
+    """
+    enough = [value for value, count in buckets.items() if count >= selection.facet_min_count or value in selected]
+    fullest = sorted(enough, key=lambda value: -buckets[value])
+    kept = [*(v for v in fullest if v in selected), *(v for v in fullest if v not in selected)]
+    kept = kept[: max(selection.facet_size, len([v for v in fullest if v in selected]))]
+    orders: dict[FacetSort, list[str]] = {"count": fullest, "alpha": sorted(enough), "declared": enough}
+    return [value for value in orders[selection.facet_sort] if value in kept], len(kept) < len(enough)
 
 
 def _values(question: Question) -> tuple[str, ...]:

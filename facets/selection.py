@@ -5,7 +5,7 @@ filter's text is read in `facets.filters`, the cursor's in `facets.cursors`.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
@@ -22,6 +22,14 @@ LIMIT_MAX = 200
 SORT_MAX = 8
 # A choice has at most 255 options, and the missing ones.
 VALUES_MAX = 256
+# Buckets of one facet: what a page can show. No question that an evaluator takes has more than 255.
+FACET_SIZE = 50
+FACET_SIZE_MAX = 1_000
+ALL = "*"
+"""Among `counts`: every question."""
+
+FacetSort = Literal["declared", "count", "alpha"]
+FacetMode = Literal["disjunctive", "conjunctive"]
 
 
 def _one_or_many(value: Any) -> Any:
@@ -36,8 +44,11 @@ class Selection(BaseModel):
     """One search.
 
     `facets` maps a choice question to the wanted options (OR inside a question, AND across them); `__missing__` wants
-    the documents without a usable answer. `sort` names columns, `-` before a name means descending. `counts` names the
-    questions to count. `scope` None means all scopes.
+    the documents without a usable answer. `mc` maps a question to the least confidence of its answers, in place of
+    `min_confidence`. `sort` names columns, `-` before a name means descending. `scope` None means all scopes.
+
+    `counts` names the questions to count, `*` all of them. Of each facet at most `facet_size` buckets are shown, the
+    fullest, in the order `facet_sort`; those under `facet_min_count` are left out, selected ones never.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,12 +56,21 @@ class Selection(BaseModel):
     collection: str
     facets: dict[str, Annotated[tuple[str, ...], BeforeValidator(_one_or_many)]] = {}
     min_confidence: float | None = None
+    mc: dict[str, float] = {}
     filter: str | None = None
     sort: Annotated[tuple[str, ...], BeforeValidator(_comma_separated)] = ()
     limit: int = 20
     cursor: str | None = None
     counts: Annotated[tuple[str, ...], BeforeValidator(_comma_separated)] = ()
+    facet_size: int = FACET_SIZE
+    facet_sort: FacetSort = "declared"
+    facet_min_count: int = 0
+    facet_mode: FacetMode = "disjunctive"
     scope: str | None = None
+
+    def least(self, question: str) -> float | None:
+        """Return the least confidence that an answer to a question needs, None when any will do."""
+        return self.mc.get(question, self.min_confidence)
 
 
 def selection_of(fields: Mapping[str, Any]) -> Selection:
@@ -89,11 +109,10 @@ def check_on_table(selection: Selection, table: Table) -> Node | None:
     """Check as `check_selection` does and return the filter's tree, so that it is read once."""
     if not 1 <= selection.limit <= LIMIT_MAX:
         raise InvalidQuery(f"limit is {selection.limit}; it goes from 1 to {LIMIT_MAX}")
-    if selection.min_confidence is not None and not 0 <= selection.min_confidence <= 1:
-        raise InvalidQuery(f"min_confidence is {selection.min_confidence}; it goes from 0 to 1")
+    _check_confidences(selection, table)
     for name, values in selection.facets.items():
         _check_facet(name, values, table)
-    _check_counts(selection.counts, table)
+    _check_counts(selection, table)
     _check_sort(selection.sort, table)
     _check_scope(selection.scope, table)
     return None if selection.filter is None else filters.parse(selection.filter, table)
@@ -102,6 +121,21 @@ def check_on_table(selection: Selection, table: Table) -> Node | None:
 def sorted_by(selection: Selection, table: Table) -> list[tuple[Column, bool]]:
     """Return the columns of a checked selection's order, and whether each is descending."""
     return [(table.columns[item.removeprefix("-")], item.startswith("-")) for item in selection.sort]
+
+
+def counted_by(selection: Selection, table: Table) -> tuple[str, ...]:
+    """Return the questions that a checked selection counts."""
+    return tuple(table.questions) if ALL in selection.counts else selection.counts
+
+
+def _check_confidences(selection: Selection, table: Table) -> None:
+    if selection.min_confidence is not None and not 0 <= selection.min_confidence <= 1:
+        raise InvalidQuery(f"min_confidence is {selection.min_confidence}; it goes from 0 to 1")
+    for name, least in selection.mc.items():
+        if name not in table.questions:
+            raise _unknown_facet(name, table.questions)
+        if not 0 <= least <= 1:
+            raise InvalidQuery(f"mc.{name} is {least}; it goes from 0 to 1")
 
 
 def _check_facet(name: str, values: tuple[str, ...], table: Table) -> None:
@@ -125,11 +159,17 @@ def _check_facet(name: str, values: tuple[str, ...], table: Table) -> None:
             )
 
 
-def _check_counts(counts: tuple[str, ...], table: Table) -> None:
-    for name in counts:
+def _check_counts(selection: Selection, table: Table) -> None:
+    if not 1 <= selection.facet_size <= FACET_SIZE_MAX:
+        raise InvalidQuery(f"facet_size is {selection.facet_size}; it goes from 1 to {FACET_SIZE_MAX}")
+    if selection.facet_min_count < 0:
+        raise InvalidQuery(f"facet_min_count is {selection.facet_min_count}; it begins at 0")
+    if selection.counts == (ALL,):
+        return
+    for name in selection.counts:
         if name not in table.questions:
-            raise _unknown_facet(name, table.questions)
-    _refuse_twice("counts", counts)
+            raise _unknown_facet(name, (*table.questions, ALL))
+    _refuse_twice("counts", selection.counts)
 
 
 def _check_sort(sort: tuple[str, ...], table: Table) -> None:

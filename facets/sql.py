@@ -6,12 +6,15 @@ Values never get into the text; names do, and every name comes from a table's ow
 # ruff: noqa: S608 (see above)
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+from facets import histograms
 from facets.conditions import Clause, all_of, condition, parameter, wanted
 from facets.documents import Status
 from facets.filter_tree import Node
-from facets.selection import MISSING, Selection, sorted_by
+from facets.questions import Score
+from facets.selection import MISSING, Selection, counted_by, sorted_by
 from facets.sort_keys import SortKey, behind
 from facets.table_sql import name_of
 from facets.tables import Table
@@ -30,7 +33,7 @@ HIT = (
 """The cells of a hit, the first ones of a page's row."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Query:
     """What a checked selection selects: all that its page, total and counts have in common."""
 
@@ -47,6 +50,11 @@ class Query:
     def keys(self) -> list[SortKey]:
         """The columns of the order, before the uri."""
         return [SortKey(column, descending) for column, descending in sorted_by(self.selection, self.table)]
+
+    @cached_property
+    def counted(self) -> tuple[str, ...]:
+        """The questions to count, in the order of the reply's facets."""
+        return counted_by(self.selection, self.table)
 
 
 def page(query: Query, after: tuple[Any, ...] | None) -> Clause:
@@ -85,35 +93,42 @@ def pending(query: Query) -> Clause:
 
 
 def counts(query: Query) -> Clause:
-    """Return the statement of all counts: rows of (number of the facet, value, status, documents, confident ones).
+    """Return the statement of all counts, one row for each group of documents that a facet cannot tell apart.
 
-    A facet is counted over what matches everything but its own selection.
+    Their cells: number of the facet, value, status, interval of the histogram, documents, confident ones, and the
+    lowest and highest score of those. A facet is counted over what matches everything but its own selection.
     """
-    parts = [_count(query, number, name) for number, name in enumerate(query.selection.counts)]
+    parts = [_count(query, number, name) for number, name in enumerate(query.counted)]
     return Clause(
         " UNION ALL ".join(part.text for part in parts), tuple(value for part in parts for value in part.values)
     )
 
 
 def _count(query: Query, number: int, name: str) -> Clause:
-    bucket = query.table.buckets_of(name).quoted
-    where = _where(query, but=name)
-    least = query.selection.min_confidence
-    confident = Clause("count(*)")
+    question, bucket = query.table.questions[name], query.table.buckets_of(name).quoted
+    where = _where(query, but=name if query.selection.facet_mode == "disjunctive" else None)
+    least = query.selection.least(name)
+    confident = Clause("")
     if least is not None:
-        confident = Clause(f'count(*) FILTER (WHERE "{name}_confidence" >= ?)', (least,))
+        confident = Clause(f' FILTER (WHERE "{name}_confidence" >= ?)', (least,))
+    interval, score = "CAST(NULL AS BIGINT)", "CAST(NULL AS DOUBLE)"
+    if isinstance(question, Score):
+        # A power of two divides exactly: an interval holds just what its ends say.
+        interval, score = f'CAST(floor("{name}" / {histograms.width(question)}) AS BIGINT)', f'"{name}"'
+    given = [f"{call}{confident.text}" for call in ("count(*)", f"min({score})", f"max({score})")]
     # The status tells why a value is missing; where there is a value, it is always the same.
     return Clause(
-        f"SELECT {number}, CAST({bucket} AS VARCHAR), CAST(doc_status AS VARCHAR), count(*), {confident.text} "
-        f"FROM {query.source} WHERE {where.text} GROUP BY {bucket}, doc_status",
-        (*confident.values, *where.values),
+        f"SELECT {number}, CAST({bucket} AS VARCHAR), CAST(doc_status AS VARCHAR), {interval}, count(*), "
+        f"{', '.join(given)} FROM {query.source} WHERE {where.text} "
+        f"GROUP BY {', '.join([bucket, 'doc_status', *([interval] if isinstance(question, Score) else [])])}",
+        (*confident.values * len(given), *where.values),
     )
 
 
 def _where(query: Query, *, but: str | None = None) -> Clause:
     selection = query.selection
     named = {name: values for name, values in selection.facets.items() if name != but}
-    parts = [wanted(query.table.columns[name], values, selection.min_confidence) for name, values in named.items()]
+    parts = [wanted(query.table.columns[name], values, selection.least(name)) for name, values in named.items()]
     # Only indexed documents have answers: where one is wanted, the deleted need not be looked for.
     if all(MISSING in values for values in named.values()):
         parts.append(_status(query, "<>", Status.DELETED))

@@ -11,12 +11,12 @@ belong together.
 import contextlib
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from facets import cursors, parquet, parquet_sql, replies, rows, sql, table_sql, tables, tokens
+from facets import cursors, overview, parquet, parquet_sql, replies, rows, sql, table_sql, tables, tokens
 from facets.conditions import Clause
 from facets.definitions import Definitions
 from facets.documents import Record, Shown
@@ -142,8 +142,9 @@ class View:
             query = _query(selection, known)
             found = _fetch(cursor, sql.page(query, cursors.decode(selection, query.table)))
             total = _fetch(cursor, sql.total(query))[0][0]
-            counts = _fetch(cursor, sql.counts(query)) if selection.counts else []
+            counts = _fetch(cursor, sql.counts(query)) if query.counted else []
             pending = _fetch(cursor, sql.pending(query))[0][0]
+            token = self._token(cursor, query, position)
         shown = found[: selection.limit]
         hits = [replies.hit(row) for row in shown]
         more = len(found) > len(shown)
@@ -153,7 +154,7 @@ class View:
             "total": total,
             "facets": replies.facets(query, counts),
             "next_cursor": cursors.encode(_carried(shown[-1]), selection, query.table) if more else None,
-            "as_of": {"token": tokens.encode(tokens.FeedToken(self._store_id, position)), "pending": pending},
+            "as_of": {"token": token, "pending": pending},
             "took_ms": round((time.perf_counter() - started) * 1000, 1),
         }
 
@@ -179,6 +180,24 @@ class View:
                 for table in known.values()
                 for statement in [parquet_sql.wide(table, folder / f"{table.definition.name}.parquet")]
             ]
+
+    def look(self, collection: str, *make: Callable[[Table], Clause]) -> list[list[tuple[Any, ...]]]:
+        """Return the rows of each of these statements about a collection's table, all over one snapshot.
+
+        Raises:
+            UnknownCollection: the collection is not defined here.
+        """
+        with self._snapshot() as (cursor, known, _):
+            table = _known(collection, known)
+            return [_fetch(cursor, each(table)) for each in make]
+
+    def _token(self, cursor: "duckdb.DuckDBPyConnection", query: Query, position: int) -> str:
+        """Return what a later reader may ask for at least; of one scope it tells nothing about the others."""
+        scope, name = query.selection.scope, query.selection.collection
+        if scope is None:
+            return tokens.encode(tokens.FeedToken(self._store_id, position))
+        [(changes,)] = _fetch(cursor, overview.changes(query.table, scope))
+        return tokens.encode(tokens.ScopeToken(self._store_id, name, scope, changes))
 
     def close(self) -> None:
         """Release the database and remove its file; safe to call twice."""
@@ -272,14 +291,19 @@ def _by_collection(records: Sequence[Record] | Sequence[Shown]) -> dict[str, lis
 
 
 def _query(selection: Selection, known: Mapping[str, Table]) -> Query:
-    table = known.get(selection.collection)
+    table = _known(selection.collection, known)
+    return Query(table, selection, check_on_table(selection, table))
+
+
+def _known(collection: str, known: Mapping[str, Table]) -> Table:
+    table = known.get(collection)
     if table is None:
-        hint = nearest(selection.collection[:80], known)
+        hint = nearest(collection[:80], known)
         names = ", ".join(sorted(known)) or "none yet"
         raise UnknownCollection(
-            f"there is no collection {selection.collection[:80]!r}{hint}; known: {names}", allowed=sorted(known)
+            f"there is no collection {collection[:80]!r}{hint}; known: {names}", allowed=sorted(known)
         )
-    return Query(table, selection, check_on_table(selection, table))
+    return table
 
 
 def _fetch(cursor: "duckdb.DuckDBPyConnection", statement: Clause) -> list[tuple[Any, ...]]:

@@ -74,7 +74,7 @@ def matches(record: Record, selection: Selection, predicate: Predicate, *, but: 
     if selection.scope is not None and record.scope != selection.scope:
         return False
     for question, wanted in selection.facets.items():
-        reason = missing(record, question, selection.min_confidence)
+        reason = missing(record, question, least_of(selection, question))
         found = "__missing__" if reason else (answer(record, question) or {})["choice"]
         if question != but and found not in wanted:
             return False
@@ -106,25 +106,66 @@ def _reversed(records: list[Record], column: str) -> list[Record]:
 def counted(records: Sequence[Record], selection: Selection, predicate: Predicate, question: str) -> dict[str, Any]:
     """Return one facet of the reply."""
     asked = searched.QUESTIONS[question]
-    found = [record for record in records if matches(record, selection, predicate, but=question)]
-    reasons = [missing(record, question, selection.min_confidence) for record in found]
+    but = question if selection.facet_mode == "disjunctive" else None
+    least = least_of(selection, question)
+    found = [record for record in records if matches(record, selection, predicate, but=but)]
+    reasons = [missing(record, question, least) for record in found]
     names = ("pending", "failed", "empty", "low_confidence", "outdated")
     values = list(asked.options) if isinstance(asked, Choice) else [True, False] if isinstance(asked, Boolean) else None
     part = {"choice": "choice", "boolean": "value", "score": "level"}[asked.type]
-    answers = [answer(record, question) for record, reason in zip(found, reasons, strict=True) if reason is None]
+    answers = [answer(record, question) or {} for record, reason in zip(found, reasons, strict=True) if reason is None]
+    buckets = [
+        {
+            "value": each,
+            "count": sum(1 for given in answers if given[part] == each),
+            "selected": each in selection.facets.get(question, ()),
+        }
+        for each in (searched.LEVELS if values is None else values)
+    ]
+    shown, truncated = _shown(buckets, selection)
+    scores = [given["score"] for given in answers] if asked.type == "score" else []
     return {
         "name": question,
         "type": asked.type,
+        "mode": selection.facet_mode,
         "total": len(found),
-        "buckets": [
-            {
-                "value": each,
-                "count": sum(1 for given in answers if given is not None and given[part] == each),
-                "selected": each in selection.facets.get(question, ()),
-            }
-            for each in (searched.LEVELS if values is None else values)
-        ],
+        "buckets": shown,
+        "other_count": len(answers) - sum(bucket["count"] for bucket in shown),
+        "truncated": truncated,
         "missing": {"count": sum(1 for reason in reasons if reason), **{name: reasons.count(name) for name in names}},
+        **({} if asked.type != "score" else _ends(scores)),
+    }
+
+
+def least_of(selection: Selection, question: str) -> float | None:
+    """Return the confidence that an answer to a question needs."""
+    return selection.mc.get(question, selection.min_confidence)
+
+
+def _shown(buckets: list[dict[str, Any]], selection: Selection) -> tuple[list[dict[str, Any]], bool]:
+    """Return the buckets that are shown, and whether the size left some out."""
+    places = {id(bucket): place for place, bucket in enumerate(buckets)}
+    enough = [each for each in buckets if each["selected"] or each["count"] >= selection.facet_min_count]
+    enough.sort(key=lambda each: (not each["selected"], -each["count"], places[id(each)]))
+    kept = [each for place, each in enumerate(enough) if each["selected"] or place < selection.facet_size]
+    orders: dict[str, Callable[[dict[str, Any]], Any]] = {
+        "declared": lambda each: places[id(each)],
+        "count": lambda each: (-each["count"], places[id(each)]),
+        "alpha": lambda each: str(each["value"]).lower() if isinstance(each["value"], bool) else each["value"],
+    }
+    return sorted(kept, key=orders[selection.facet_sort]), len(kept) < len(enough)
+
+
+def _ends(scores: list[float]) -> dict[str, Any]:
+    """Return a score's part of the reply: three levels, so intervals of a quarter from 0 to 2."""
+    starts = [number / 4 for number in range(9)]
+    return {
+        "min": min(scores, default=None),
+        "max": max(scores, default=None),
+        "histogram": [
+            {"gte": start, "lt": start + 0.25, "count": sum(1 for score in scores if start <= score < start + 0.25)}
+            for start in starts
+        ],
     }
 
 

@@ -274,6 +274,13 @@ selections = st.fixed_dictionaries(
     {"facets": wanted, "counts": st.permutations(tuple(searched.QUESTIONS)).map(tuple)},
     optional={
         "min_confidence": st.one_of(st.sampled_from((0.0, 0.5, 1.0)), st.floats(0, 1)),
+        "mc": st.dictionaries(
+            st.sampled_from(sorted(searched.QUESTIONS)), st.sampled_from((0.0, 0.5, 0.8)), max_size=2
+        ),
         "scope": st.sampled_from(("alice", "bob", "nobody")),
+        "facet_mode": st.sampled_from(("disjunctive", "conjunctive")),
+        "facet_size": st.integers(1, 5),
+        "facet_sort": st.sampled_from(("declared", "count", "alpha")),
+        "facet_min_count": st.integers(0, 3),
     },
 )

@@ -60,15 +60,18 @@ def test_a_reply_equals_a_plain_filter(
 @search_strategies.fewer
 @given(feed=search_strategies.feeds(), fields=search_strategies.selections)
 def test_buckets_and_missing_add_up(view: View, feed: list[Record], fields: dict[str, Any]) -> None:
-    """A facet's buckets and its missing ones are its total, and the reasons are all of the missing."""
+    """A facet's buckets, the ones left out and its missing ones are its total; the reasons are all of the missing."""
     fill(view, feed)
 
     reply = view.search(searched.select(**fields))
 
     for facet in reply["facets"]:
         missing = facet["missing"].pop("count")
-        assert sum(bucket["count"] for bucket in facet["buckets"]) + missing == facet["total"]
+        shown = sum(bucket["count"] for bucket in facet["buckets"])
+        assert shown + facet["other_count"] + missing == facet["total"]
         assert sum(facet["missing"].values()) == missing
+        if facet["type"] == "score":
+            assert sum(interval["count"] for interval in facet["histogram"]) == shown + facet["other_count"]
 
 
 @search_strategies.fewer
@@ -79,6 +82,7 @@ def test_a_count_is_the_total_one_gets_by_selecting_it(
     """Selecting one bucket of a choice, or its missing ones, gives just as many documents as were counted."""
     fill(view, feed)
     question = data.draw(st.sampled_from(("topic", "mood")))
+    fields = {**fields, "facet_mode": "disjunctive"}
     [counted] = [facet for facet in view.search(searched.select(**fields))["facets"] if facet["name"] == question]
     counts = {bucket["value"]: bucket["count"] for bucket in counted["buckets"]}
     counts["__missing__"] = counted["missing"]["count"]

@@ -75,18 +75,27 @@ def test_only_choices_are_selected_by_name(name: str, example: str) -> None:
         ({"sort": "severity,-severity"}, "sort names 'severity' twice"),
         ({"sort": tuple(f"c{n}" for n in range(9))}, "at most 8"),
         ({"counts": "topic,topic"}, "counts names 'topic' twice"),
+        ({"mc": {"topic": 1.5}}, "mc.topic is 1.5; it goes from 0 to 1"),
+        ({"mc": {"topic": float("nan")}}, "mc.topic is nan; it goes from 0 to 1"),
+        ({"mc": {"topc": 0.5}}, "there is no facet 'topc' (did you mean 'topic'?); known: topic, mood, urgent"),
+        ({"facet_size": 0}, "facet_size is 0; it goes from 1 to 1000"),
+        ({"facet_size": 1001}, "it goes from 1 to 1000"),
+        ({"facet_min_count": -1}, "facet_min_count is -1; it begins at 0"),
         ({"scope": ""}, "scope is empty"),
         ({"scope": "\ud800"}, "scope holds half a surrogate pair"),
     ],
 )
 def test_refusals_name_the_field_and_what_is_allowed(fields: dict[str, Any], part: str) -> None:
     """What cannot be answered is refused by the name of its field."""
-    assert part in refusal(InvalidQuery, **fields)
+    error = UnknownFacet if "topc" in part else InvalidQuery
+
+    assert part in refusal(error, **fields)
 
 
 def test_a_count_of_no_question_is_refused() -> None:
-    """Counts are of questions, all kinds of them."""
-    assert "known: topic, mood, urgent, severity" in refusal(UnknownFacet, counts="topc")
+    """Counts are of questions, all kinds of them, or of all at once."""
+    assert "known: topic, mood, urgent, severity, *" in refusal(UnknownFacet, counts="topc")
+    assert "there is no facet '*'" in refusal(UnknownFacet, counts="topic,*")
 
 
 def test_an_unscoped_collection_has_no_scope() -> None:
@@ -106,6 +115,8 @@ def test_a_bad_filter_is_refused_with_the_rest() -> None:
         ({"fasets": {}}, "there is no search field 'fasets' (did you mean 'facets'?)"),
         ({"facets": {"topic": 3}}, "facets.topic"),
         ({"limit": "many"}, "limit: "),
+        ({"facet_sort": "most"}, "facet_sort: Input should be 'declared', 'count' or 'alpha'"),
+        ({"facet_mode": "either"}, "facet_mode: Input should be 'disjunctive' or 'conjunctive'"),
     ],
 )
 def test_fields_of_another_shape_are_refused(fields: dict[str, Any], part: str) -> None:

@@ -80,6 +80,7 @@ def test_a_reply_is_as_the_design_shows_it(view: View) -> None:
             {
                 "name": "topic",
                 "type": "choice",
+                "mode": "disjunctive",
                 "total": 5,
                 "buckets": [
                     {"value": "other", "count": 1, "selected": False},
@@ -87,6 +88,8 @@ def test_a_reply_is_as_the_design_shows_it(view: View) -> None:
                     {"value": 'it\'s "odd"', "count": 0, "selected": False},
                     {"value": "日本", "count": 0, "selected": False},
                 ],
+                "other_count": 0,
+                "truncated": False,
                 "missing": {"count": 3, "pending": 1, "failed": 1, "empty": 1, "low_confidence": 0, "outdated": 0},
             }
         ],
@@ -289,6 +292,66 @@ def test_a_total_is_of_all_pages(view: View) -> None:
     view.apply([on(searched.TOPICS[0], number) for number in range(3)])
 
     assert view.search(searched.select(limit=1))["total"] == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "shown", "other", "truncated"),
+    [
+        ({}, {"other": 1, "billing": 3, 'it\'s "odd"': 0, "日本": 2}, 0, False),
+        ({"facet_sort": "count"}, {"billing": 3, "日本": 2, "other": 1, 'it\'s "odd"': 0}, 0, False),
+        ({"facet_sort": "alpha"}, {"billing": 3, 'it\'s "odd"': 0, "other": 1, "日本": 2}, 0, False),
+        ({"facet_size": 2}, {"billing": 3, "日本": 2}, 1, True),
+        ({"facet_size": 1, "facets": {"topic": 'it\'s "odd"'}}, {'it\'s "odd"': 0}, 6, True),
+        ({"facet_min_count": 2}, {"billing": 3, "日本": 2}, 1, False),
+        ({"facet_min_count": 1, "facets": {"topic": "other"}, "facet_mode": "conjunctive"}, {"other": 1}, 0, False),
+    ],
+)
+def test_which_buckets_are_shown(
+    view: View, fields: dict[str, Any], shown: dict[str, int], other: int, truncated: bool
+) -> None:
+    """Declared order unless told otherwise; what is cut off are the emptiest, never what is selected."""
+    view.apply(
+        [on(option, n) for n, option in enumerate(["other", "billing", "billing", "日本", "日本", "billing"], 1)]
+    )
+
+    [facet] = view.search(searched.select(counts="topic", **fields))["facets"]
+
+    assert {bucket["value"]: bucket["count"] for bucket in facet["buckets"]} == shown
+    assert [bucket["value"] for bucket in facet["buckets"]] == list(shown)
+    assert (facet["other_count"], facet["truncated"]) == (other, truncated)
+
+
+def test_all_questions_are_counted_by_a_star(view: View) -> None:
+    """`*` counts every question, in the declared order."""
+    facets = view.search(searched.select(counts="*"))["facets"]
+
+    assert [facet["name"] for facet in facets] == list(searched.QUESTIONS)
+
+
+def test_a_question_can_have_a_least_confidence_of_its_own(view: View) -> None:
+    """`mc` goes before `min_confidence`, for that question alone."""
+    answers = {"topic": searched.chosen("billing", 0.6), "mood": searched.chosen("calm", 0.6)}
+    view.apply([searched.record(1, facets=answers)])
+    wanted = {"topic": "billing", "mood": "calm"}
+
+    assert keys(view, facets=wanted, min_confidence=0.9, mc={"topic": 0.6}) == []
+    assert keys(view, facets=wanted, min_confidence=0.9, mc={"topic": 0.6, "mood": 0.5}) == ["n001"]
+    assert keys(view, facets=wanted, mc={"mood": 0.7}) == []
+
+
+def test_a_histogram_has_every_interval(view: View) -> None:
+    """Scores are counted in intervals of one width; each count is that of its filter."""
+    scores = (0.0, 0.249, 0.25, 1.5, 2.0, 2.0)
+    view.apply([searched.record(n, facets={"severity": searched.scored(s, 0.9)}) for n, s in enumerate(scores, 1)])
+
+    [facet] = view.search(searched.select(counts="severity"))["facets"]
+
+    counts = {each["gte"]: each["count"] for each in facet["histogram"]}
+    assert counts == {0.0: 2, 0.25: 1, 0.5: 0, 0.75: 0, 1.0: 0, 1.25: 0, 1.5: 1, 1.75: 0, 2.0: 2}
+    assert (facet["min"], facet["max"]) == (0.0, 2.0)
+    for each in facet["histogram"]:
+        found = keys(view, filter=f"severity >= {each['gte']} AND severity < {each['lt']}")
+        assert len(found) == each["count"]
 
 
 def test_odd_options_and_many(view: View) -> None:
