@@ -1,7 +1,8 @@
 """Consistency tokens: what a write or a search hands out, so that a later reader can ask for at least that much.
 
 Opaque to everybody else. A write's token names the document's version (or the event, while it is not applied); a
-search's token names the feed's position. All name the store: positions and versions of another one mean nothing.
+search's token names the feed's position, or how many changes of its one scope it knew. All name the store: positions
+and versions of another one mean nothing.
 """
 
 import base64
@@ -33,6 +34,16 @@ class FeedToken:
 
 
 @dataclass(frozen=True, slots=True)
+class ScopeToken:
+    """At least so many changes of this scope of a collection: unlike the feed's position, it tells of nobody else's."""
+
+    store_id: str
+    collection: str
+    scope: str
+    changes: int
+
+
+@dataclass(frozen=True, slots=True)
 class EventToken:
     """At least what this event did: the write was sent, and not yet applied when its writer was answered."""
 
@@ -41,7 +52,7 @@ class EventToken:
     event_id: str
 
 
-Token = WriteToken | FeedToken | EventToken
+Token = WriteToken | FeedToken | ScopeToken | EventToken
 
 
 def encode(token: Token) -> str:
@@ -52,6 +63,8 @@ def encode(token: Token) -> str:
             parts = [store_id, uri, version]
         case FeedToken(store_id, position):
             parts = [store_id, position]
+        case ScopeToken(store_id, collection, scope, changes):
+            parts = [store_id, collection, scope, changes]
         case EventToken(store_id, source, event_id):
             parts = [store_id, source, event_id]
     text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
@@ -75,6 +88,8 @@ def decode(text: str) -> Token:
             return WriteToken(store_id, uri, version)
         case [str(store_id), int(position)]:
             return FeedToken(store_id, position)
+        case [str(store_id), str(collection), str(scope), int(changes)]:
+            return ScopeToken(store_id, collection, scope, changes)
         case [str(store_id), str(source), str(event_id)]:
             return EventToken(store_id, source, event_id)
     raise _damaged(text)

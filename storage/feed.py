@@ -6,6 +6,7 @@ that takes `feed_seq > position` in order therefore misses nothing and never goe
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 
@@ -20,6 +21,7 @@ _DOCUMENTS = tables.DocumentRow.__table__  # type: ignore[attr-defined]
 UNNUMBERED = _DOCUMENTS.c.feed_seq.is_(None)
 """The condition that a document has changed since it was last numbered."""
 _NUMBERED = _DOCUMENTS.c.feed_seq.is_not(None)
+_ANY_UNNUMBERED = sa.select(_DOCUMENTS.c.uri).where(UNNUMBERED).exists()
 _SHOWN = (
     *(_DOCUMENTS.c[name] for name in ("feed_seq", "uri", "collection", "scope", "key", "version", "revision")),
     *(_DOCUMENTS.c[name] for name in ("indexed_as", "status", "reason", "facets", "state", "fingerprint")),
@@ -27,6 +29,34 @@ _SHOWN = (
     _DOCUMENTS.c.classified_ms * 1_000,
 )
 """What `Shown` consists of, in its order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a store stands: its feed's end, whether changes wait for a number, and the generations of the rest."""
+
+    store_id: str
+    definitions: int
+    credentials: int
+    end: int
+    unnumbered: bool
+
+
+def place(tx: engine.Tx) -> Place:
+    """Return where the store stands; it costs the same however much the store holds."""
+    columns = (_STORES.c[name] for name in ("store_id", "definitions_generation", "credentials_generation", "feed_seq"))
+    store_id, generation, credentials, highest, unnumbered = tx.execute(sa.select(*columns, _ANY_UNNUMBERED)).one()
+    return Place(store_id, generation, credentials, highest, bool(unnumbered))
+
+
+def page(tx: engine.Tx, after: int, limit: int, collection: str) -> tuple[list[Shown], int]:
+    """Return what `shown` does, and the feed's end at that moment.
+
+    A page that is shorter than `limit` is the last one: who has taken it holds every document of the collection at
+    least as it was numbered up to that end.
+    """
+    highest = end(tx)
+    return shown(tx, after, limit, collection), highest
 
 
 def number(tx: engine.Tx, limit: int = NUMBERED_MAX) -> int:

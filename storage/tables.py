@@ -18,13 +18,14 @@ def _big(*, nullable: bool = False, default: int | None = None) -> Column[int]:
 
 
 class StoreRow(SQLModel, table=True):
-    """One row: who this store is, and the generation of its active definitions."""
+    """One row: who this store is, and the generations of its active definitions and its credentials."""
 
     __tablename__ = "store"
     id: int = Field(primary_key=True)
     store_id: str
     definitions_generation: int = Field(sa_column=_big(default=0))
     feed_seq: int = Field(sa_column=_big(default=0))
+    credentials_generation: int = Field(sa_column=_big(default=0))
 
 
 class DefinitionRow(SQLModel, table=True):
@@ -336,3 +337,31 @@ class TroubleRow(SQLModel, table=True):
     since_ms: int = Field(sa_column=_big())
     told_ms: int = Field(sa_column=_big())
     until_ms: int = Field(sa_column=_big())
+
+
+class CredentialRow(SQLModel, table=True):
+    """Who may ask over HTTP; `digest` is the SHA-256 of the token, in hex. A revoked one stays, so that its id does."""
+
+    __tablename__ = "credentials"
+    id: str = Field(primary_key=True, sa_type=BYTE_ORDER)
+    name: str
+    digest: str
+    rights: str
+    scope: str | None = None
+    created_ms: int = Field(sa_column=_big())
+    revoked_ms: int | None = Field(default=None, sa_column=_big(nullable=True))
+
+
+class JobKeyRow(SQLModel, table=True):
+    """The job that a request with an `Idempotency-Key` made or joined, and what the request was."""
+
+    __tablename__ = "job_keys"
+    __table_args__ = (Index("job_keys_at", "at_ms"),)
+    credential: str = Field(primary_key=True, sa_type=BYTE_ORDER)
+    key: str = Field(primary_key=True, sa_type=BYTE_ORDER)
+    job_id: str
+    collection: str
+    scope: str
+    mode: str
+    filter: str | None = Field(default=None, sa_type=Text)
+    at_ms: int = Field(sa_column=_big())

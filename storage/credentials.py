@@ -1,0 +1,127 @@
+"""Who may ask over HTTP: credentials with rights and a scope, their tokens hashed.
+
+A token is 32 random bytes, so one plain SHA-256 hides it as well as a slow hash would: there is nothing to guess. It is
+shown once and never stored. A revoked credential stays as a row: its id names who wrote something, and a store that
+has once had a token never answers without one again.
+
+The generation grows by one with every change, so that a serving process finds out cheaply whether it is up to date.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from facets import errors
+from storage import engine, tables
+
+PREFIX = "flt_"
+"""What tokens begin with, so that scanners for leaked secrets find them."""
+TOKEN_BYTES = 32
+CREDENTIALS_MAX = 10_000
+"""Serving processes keep them all in memory; one is some hundred bytes there."""
+
+_STORES = tables.StoreRow.__table__  # type: ignore[attr-defined]
+_CREDENTIALS = tables.CredentialRow.__table__  # type: ignore[attr-defined]
+_C = _CREDENTIALS.c
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """Who may do what: `rights` in the order in which they are declared, `scope` None for all scopes."""
+
+    id: str
+    name: str
+    digest: str
+    rights: tuple[str, ...]
+    scope: str | None
+    created_ms: int
+    revoked_ms: int | None
+
+
+def new_token() -> str:
+    """Return a token that nobody can guess."""
+    return PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
+
+
+def digest(token: str) -> str:
+    """Return what is stored of a token, in hex."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def create(tx: engine.Tx, id: str, token: str, *, name: str, rights: Iterable[str], scope: str | None) -> Credential:  # noqa: A002 (a credential's id is its name)
+    """Store a credential; the caller shows its token, once.
+
+    Raises:
+        Conflict: there are `CREDENTIALS_MAX` already.
+    """
+    tx.execute(tx.lock_rows(sa.select(_STORES.c.credentials_generation)))
+    there = tx.execute(sa.select(sa.func.count()).select_from(_CREDENTIALS).where(_C.revoked_ms.is_(None))).scalar_one()
+    if there >= CREDENTIALS_MAX:
+        raise errors.Conflict(f"there are {there} tokens already; revoke some: facetline token list")
+    row = {
+        "id": id,
+        "name": name,
+        "digest": digest(token),
+        "rights": ",".join(rights),
+        "scope": scope,
+        "created_ms": tx.now_ms,
+    }
+    tx.execute(sa.insert(_CREDENTIALS), row)
+    _changed(tx)
+    return get(tx, id)
+
+
+def get(tx: engine.Tx, id: str) -> Credential:  # noqa: A002
+    """Return a credential.
+
+    Raises:
+        NotFound: there is none of that id.
+    """
+    row = tx.execute(sa.select(_CREDENTIALS).where(_C.id == id)).first()
+    if row is None:
+        raise errors.NotFound(f"there is no token '{id[:80]}'; see: facetline token list")
+    return _credential(row)
+
+
+def all(tx: engine.Tx) -> list[Credential]:  # noqa: A001 (read as `credentials.all`)
+    """Return all credentials, the revoked ones too, oldest first."""
+    return [_credential(row) for row in tx.execute(sa.select(_CREDENTIALS).order_by(_C.created_ms, _C.id))]
+
+
+def in_force(tx: engine.Tx) -> tuple[list[Credential], bool]:
+    """Return the credentials that are not revoked, and whether there has ever been one."""
+    query = sa.select(_CREDENTIALS).where(_C.revoked_ms.is_(None)).order_by(_C.created_ms, _C.id)
+    found = [_credential(row) for row in tx.execute(query.limit(CREDENTIALS_MAX))]
+    return found, bool(found) or tx.execute(sa.select(_C.id).limit(1)).first() is not None
+
+
+def revoke(tx: engine.Tx, id: str) -> Credential:  # noqa: A002
+    """Let a credential's token open nothing any more; one that is revoked stays as it is.
+
+    Raises:
+        NotFound: there is none of that id.
+    """
+    tx.execute(tx.lock_rows(sa.select(_STORES.c.credentials_generation)))
+    revoked = sa.update(_CREDENTIALS).where(_C.id == id, _C.revoked_ms.is_(None)).values(revoked_ms=tx.now_ms)
+    if tx.execute(revoked.returning(_C.id)).first() is not None:
+        _changed(tx)
+    return get(tx, id)
+
+
+def _changed(tx: engine.Tx) -> None:
+    tx.execute(sa.update(_STORES).values(credentials_generation=_STORES.c.credentials_generation + 1))
+
+
+def _credential(row: sa.Row[tuple[object, ...]]) -> Credential:
+    return Credential(
+        id=row.id,
+        name=row.name,
+        digest=row.digest,
+        rights=tuple(row.rights.split(",")),
+        scope=row.scope,
+        created_ms=row.created_ms,
+        revoked_ms=row.revoked_ms,
+    )
