@@ -1,7 +1,8 @@
 """Conditions as bound SQL: filters, and the values wanted of a question.
 
-Values never get into the text. A row without a value never makes a negation unknown: each leaf of a filter is true or
-false, so NOT is an exact complement.
+Values never get into the text. A condition is true for a row, or else false or unknown, which WHERE takes for the same.
+Where it is negated the unknown is made false first, so that NOT is an exact complement: without any NOT inside, AND and
+OR of something unknown are true only if they are with false in its place.
 """
 
 import re
@@ -40,31 +41,29 @@ def wanted(column: Column, values: tuple[str, ...], least: float | None) -> Clau
     With `least`, an answer without that confidence is missing.
     """
     options = tuple(value for value in dict.fromkeys(values) if value != MISSING)
-    confident = [] if least is None else [Clause(f'coalesce("{column.name}_confidence" >= ?, false)', (least,))]
+    confident = [] if least is None else [Clause(f'"{column.name}_confidence" >= ?', (least,))]
+    none = Clause(f"{column.quoted} IS NULL")
     either = []
     if options:
         either.append(all_of([_one_of(column, options), *confident]))
     if MISSING in values:
-        usable = all_of([Clause(f"{column.quoted} IS NOT NULL"), *confident])
-        either.append(Clause(f"NOT ({usable.text})", usable.values))
+        either.append(_none_of(all_of([Clause(f"{column.quoted} IS NOT NULL"), *confident])) if confident else none)
     return any_of(either)
 
 
 def condition(node: Node) -> Clause:
-    """Return the SQL of a filter, true or false for every row."""
+    """Return the SQL of a filter, true just for the rows that it finds."""
     match node:
         case And(args):
             return all_of(condition(arg) for arg in args)
         case Or(args):
             return any_of(condition(arg) for arg in args)
         case Not(arg):
-            inner = condition(arg)
-            return Clause(f"NOT ({inner.text})", inner.values)
+            return _not(arg)
         case IsNull(column):
-            return Clause(f"({column.quoted} IS NULL)")
+            return Clause(f"{column.quoted} IS NULL")
         case _:
-            leaf = _leaf(node)
-            return Clause(f"coalesce({leaf.text}, false)", leaf.values)
+            return _leaf(node)
 
 
 def parameter(column: Column, *, text: bool = False) -> str:
@@ -91,6 +90,22 @@ def like_expression(pattern: str) -> str:
     return "".join({"%": ".*", "_": "."}.get(part[0]) or _literal(part[-1]) for part in parts)
 
 
+def _not(node: Node) -> Clause:
+    match node:
+        case IsNull(column):
+            return Clause(f"{column.quoted} IS NOT NULL")
+        case Compare(column, "=", value):
+            return Clause(f"{column.quoted} IS DISTINCT FROM {parameter(column)}", (_bound(value),))
+        case Not(arg):
+            return condition(arg)
+        case _:
+            return _none_of(condition(node))
+
+
+def _none_of(clause: Clause) -> Clause:
+    return Clause(f"NOT coalesce({clause.text}, false)", clause.values)
+
+
 def _leaf(node: Compare | Between | In | Like) -> Clause:
     match node:
         case Compare(column, "=", value):
@@ -105,7 +120,22 @@ def _leaf(node: Compare | Between | In | Like) -> Clause:
         case In(column, values):
             return _one_of(column, tuple(_bound(value) for value in values))
         case Like(column, pattern):
-            return Clause(f"regexp_full_match({as_text(column)}, ?, 's')", (like_expression(pattern),))
+            return _like(column, pattern)
+
+
+_PLAIN_LIKE = re.compile(r"(%*)([^%_\\]*)(%*)")
+
+
+def _like(column: Column, pattern: str) -> Clause:
+    """Return the condition of LIKE: by a function of its own where % stands at the ends only, which is faster."""
+    plain = _PLAIN_LIKE.fullmatch(pattern)
+    if plain is None:
+        return Clause(f"regexp_full_match({as_text(column)}, ?, 's')", (like_expression(pattern),))
+    before, text, after = plain.groups()
+    if not before and not after:
+        return Clause(f"{as_text(column)} = CAST(? AS VARCHAR)", (text,))
+    function = "contains" if before and after else "ends_with" if before else "starts_with"
+    return Clause(f"{function}({as_text(column)}, CAST(? AS VARCHAR))", (text,))
 
 
 def _one_of(column: Column, values: tuple[Any, ...]) -> Clause:

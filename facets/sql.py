@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from facets import histograms
+from facets import histograms, sql_text
 from facets.conditions import Clause, all_of, condition, parameter, wanted
 from facets.documents import Status
 from facets.filter_tree import Node
@@ -125,17 +125,32 @@ def _count(query: Query, number: int, name: str) -> Clause:
     )
 
 
+def shown(query: Query) -> str:
+    """Return the total as a statement to be shown, its values inside, over the tables that `sql` offers people.
+
+    Those hold no deleted documents, and options as text.
+    """
+    parts = [sql_text.text_of(part) for part in _parts(query)]
+    where = "\nWHERE " + "\n  AND ".join(parts) if parts else ""
+    return f'SELECT count(*) AS total FROM "{query.table.definition.name}"{where}'
+
+
 def _where(query: Query, *, but: str | None = None) -> Clause:
-    selection = query.selection
-    named = {name: values for name, values in selection.facets.items() if name != but}
-    parts = [wanted(query.table.columns[name], values, selection.least(name)) for name, values in named.items()]
+    named = [values for name, values in query.selection.facets.items() if name != but]
     # Only indexed documents have answers: where one is wanted, the deleted need not be looked for.
-    if all(MISSING in values for values in named.values()):
-        parts.append(_status(query, "<>", Status.DELETED))
+    alive = [_status(query, "<>", Status.DELETED)] if all(MISSING in values for values in named) else []
+    return all_of([*alive, *_parts(query, but=but)])
+
+
+def _parts(query: Query, *, but: str | None = None) -> list[Clause]:
+    selection = query.selection
+    parts = [
+        wanted(query.table.columns[name], values, selection.least(name))
+        for name, values in selection.facets.items()
+        if name != but
+    ]
     parts += _scope(selection)
-    if query.filter is not None:
-        parts.append(condition(query.filter))
-    return all_of(parts)
+    return parts if query.filter is None else [*parts, condition(query.filter)]
 
 
 def _status(query: Query, operator: str, status: Status) -> Clause:

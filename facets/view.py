@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from facets import cursors, overview, replies, rows, sql, table_sql, tables, tokens
+from facets import cursors, overview, parquet, parquet_sql, replies, rows, sql, table_sql, tables, tokens
 from facets.conditions import Clause
 from facets.definitions import Definitions
 from facets.documents import Record, Shown
@@ -51,10 +51,11 @@ class View:
     `asyncio.to_thread`.
     """
 
-    def __init__(self, *, folder: Path | None = None, store_id: str = "") -> None:
+    def __init__(self, *, folder: Path | None = None, store_id: str = "", exports: Sequence[Path] = ()) -> None:
+        """`exports` are the folders inside of which `export` may write; it can write nowhere else."""
         self._store_id = store_id
         self._scratch = Scratch(folder) if folder is not None else None
-        self._connection = _open(self._scratch)
+        self._connection = _open(self._scratch, exports)
         self._writing = threading.Lock()
         self._switching = threading.Lock()
         self._tables: Mapping[str, Table] = {}
@@ -141,7 +142,7 @@ class View:
             query = _query(selection, known)
             found = _fetch(cursor, sql.page(query, cursors.decode(selection, query.table)))
             total = _fetch(cursor, sql.total(query))[0][0]
-            counts = _fetch(cursor, sql.counts(query)) if selection.counts else []
+            counts = _fetch(cursor, sql.counts(query)) if query.counted else []
             pending = _fetch(cursor, sql.pending(query))[0][0]
             token = self._token(cursor, query, position)
         shown = found[: selection.limit]
@@ -157,6 +158,14 @@ class View:
             "took_ms": round((time.perf_counter() - started) * 1000, 1),
         }
 
+    def sql_of(self, selection: Selection) -> str:
+        """Return the statement that counts what the selection finds, over the tables of `sql`: for people to run.
+
+        Raises:
+            InvalidQuery: as `search` does.
+        """
+        return sql.shown(_query(selection, self._tables))
+
     def uris(self, selection: Selection, *, after: str = "", limit: int = BATCH_ROWS_MAX) -> list[str]:
         """Return the next `limit` selected uris behind `after`, in order; sort, page and counts are of no account.
 
@@ -166,6 +175,19 @@ class View:
         with self._snapshot() as (cursor, known, _):
             found = _fetch(cursor, sql.uris(_query(selection, known), after=after, limit=limit))
         return [uri for (uri,) in found]
+
+    def export(self, folder: Path) -> list[parquet.Wide]:
+        """Write `<collection>.parquet` of each collection into an empty folder, all of one snapshot.
+
+        Raises:
+            ExportFailed: it cannot be written, or is not inside one of the folders that the view was made with.
+        """
+        with self._snapshot() as (cursor, known, position), parquet.writing(folder):
+            return [
+                parquet.Wide(table, self._store_id, position, _fetch(cursor, Clause(statement))[0][0])
+                for table in known.values()
+                for statement in [parquet_sql.wide(table, folder / f"{table.definition.name}.parquet")]
+            ]
 
     def look(self, collection: str, *make: Callable[[Table], Clause]) -> list[list[tuple[Any, ...]]]:
         """Return the rows of each of these statements about a collection's table, all over one snapshot.
@@ -224,7 +246,7 @@ class View:
             return self._connection.cursor()
 
 
-def _open(scratch: Scratch | None) -> "duckdb.DuckDBPyConnection":
+def _open(scratch: Scratch | None, exports: Sequence[Path]) -> "duckdb.DuckDBPyConnection":
     import duckdb
 
     connection = duckdb.connect(
@@ -244,6 +266,8 @@ def _open(scratch: Scratch | None) -> "duckdb.DuckDBPyConnection":
         connection.execute(
             f"ATTACH '{_quoted(scratch.folder / 'view.duckdb')}' AS {tables.CATALOG} (RECOVERY_MODE no_wal_writes)"
         )
+    allowed = ", ".join(parquet_sql.quoted(folder.resolve()) for folder in exports)
+    connection.execute(f"SET allowed_directories = [{allowed}]")
     connection.execute("SET enable_external_access = false")
     connection.execute(table_sql.CREATE_POSITION)
     return connection

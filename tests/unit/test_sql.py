@@ -2,10 +2,11 @@
 
 import re
 
+import duckdb
 import pytest
 import searched
 
-from facets import conditions, sql, table_sql, tables
+from facets import conditions, sql, sql_text, table_sql, tables
 from facets.questions import choice
 from facets.selection import check_on_table
 
@@ -32,6 +33,58 @@ def test_no_value_is_in_the_text() -> None:
     for clause in statements:
         assert clause.text.count("?") == len(clause.values)
         assert not re.search(r"odd|0\.123|x'|77|2026|99|55|o'|u'", clause.text)
+
+
+def test_shown_sql_reads_well() -> None:
+    """The statement to be shown has each part on a line, and values as one would write them."""
+    selection = searched.select(
+        facets={"topic": ('it\'s "odd"', "billing"), "mood": ("calm", "__missing__")},
+        min_confidence=0.5,
+        mc={"mood": 0.8},
+        scope="alice",
+        filter="NOT (urgent AND state_priority > -3) AND topic <> 'other' AND state_title LIKE 'Re:%'"
+        " AND state_due >= '0987-06-05T04:03:02.000001Z'",
+    )
+
+    statement = sql.shown(sql.Query(TABLE, selection, check_on_table(selection, TABLE)))
+
+    assert statement == (
+        'SELECT count(*) AS total FROM "notes"\n'
+        """WHERE ("topic" IN ('it''s "odd"', 'billing') AND "topic_confidence" >= 0.5)\n"""
+        """  AND (("mood" = 'calm' AND "mood_confidence" >= 0.8)"""
+        """ OR NOT coalesce(("mood" IS NOT NULL AND "mood_confidence" >= 0.8), false))\n"""
+        "  AND doc_scope = 'alice'\n"
+        '  AND (NOT coalesce(("urgent" = true AND "state_priority" > -3), false)'
+        """ AND "topic" IS DISTINCT FROM 'other' AND starts_with("state_title", 'Re:')"""
+        """ AND "state_due" >= TIMESTAMP '0987-06-05 04:03:02.000001')"""
+    )
+
+
+def test_everything_is_shown_without_a_condition() -> None:
+    """A search for everything is a plain count."""
+    query = sql.Query(TABLE, searched.select(), None)
+
+    assert sql.shown(query) == 'SELECT count(*) AS total FROM "notes"'
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("", "'", "''; DROP TABLE notes; --", "a\0b", "\n\r\t\x7f", "日本?"),
+        *(0.1, 0.12345678901234568, 123456789012345.6, 1e300, 5e-324, -0.5),
+        *(2**63 - 1, -(2**63), True, False),
+    ],
+)
+def test_a_shown_value_is_read_as_itself(value: str | float) -> None:
+    """DuckDB reads each written value as just the one that was meant."""
+    kind = {str: "VARCHAR", float: "DOUBLE", int: "BIGINT", bool: "BOOLEAN"}[type(value)]
+    text = sql_text.text_of(conditions.Clause(f"SELECT CAST(CAST(? AS {kind}) AS {kind})", (value,)))
+
+    with duckdb.connect() as connection:
+        [(found,)] = connection.execute(text).fetchall()
+
+    assert found == value
+    assert type(found) is type(value)
 
 
 @pytest.mark.parametrize(
