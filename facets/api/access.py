@@ -1,0 +1,129 @@
+"""Who may ask: hosts, origins, tokens and rights. What a token sees is the node's business.
+
+A browser sends any page's requests to this server. So a request is answered only when no other site's page made it,
+and, where everybody on this machine has all rights, only under a name of this machine that no other site can take.
+"""
+
+import ipaddress
+from collections.abc import Collection
+
+from starlette.datastructures import Headers
+
+from facets.api.problems import Problem
+from facets.node import LOCAL, Caller, Node, Right
+
+_REALM = 'Bearer realm="facetline"'
+TOKEN_CHARS_MAX = 512
+
+
+class Access:
+    """Judges requests by their headers.
+
+    Args:
+        node: What knows the tokens.
+        loopback: The server listens on a loopback address.
+        hosts: Names (with their port, if it is not the scheme's) that are answered for; empty: any.
+        origins: Origins whose pages may read replies, such as `https://app.example`.
+    """
+
+    def __init__(
+        self, node: Node, *, loopback: bool, hosts: Collection[str] = (), origins: Collection[str] = ()
+    ) -> None:
+        self._node = node
+        self._loopback = loopback
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._origins = frozenset(origins)
+
+    def allowed_origin(self, headers: Headers) -> str | None:
+        """Return the request's origin if it is one whose pages may read replies."""
+        origin = headers.get("origin")
+        return origin if origin in self._origins else None
+
+    async def check_site(self, headers: Headers) -> None:
+        """Refuse requests under a foreign name, and those of foreign pages.
+
+        Raises:
+            Problem: `foreign-host` or `foreign-origin`.
+        """
+        host = headers.get("host", "").lower()
+        if self._hosts and host not in self._hosts:
+            raise _foreign_host(host)
+        origin = headers.get("origin")
+        if origin is not None and origin not in self._origins and not _is_own(origin, host):
+            raise Problem("foreign-origin", f"pages of {origin[:200]!r} are not answered")
+        if origin is None and _is_foreign_resource(headers):
+            raise Problem("foreign-origin", "pages of other sites are not answered")
+
+    async def caller(self, headers: Headers) -> Caller:
+        """Return who asks.
+
+        Raises:
+            Problem: `unauthorized` without a valid token; `foreign-host` without any under a foreign name.
+        """
+        token = _bearer(headers.get("authorization"))
+        found = await self._node.authenticate(token)
+        if found is None:
+            raise unauthorized(given=token is not None)
+        if found == LOCAL:
+            self._check_local(headers)
+        return found
+
+    def _check_local(self, headers: Headers) -> None:
+        host = headers.get("host", "")
+        if not self._loopback or not is_loopback(_name(host)):
+            raise _foreign_host(host)
+
+
+def require(caller: Caller, right: Right, *, everywhere: bool = False) -> None:
+    """Refuse who does not have the right; with `everywhere` also who sees one scope only.
+
+    Raises:
+        Problem: `forbidden`.
+    """
+    if right not in caller.rights:
+        raise Problem("forbidden", f"this needs a token with the right '{right}'")
+    if everywhere and caller.scope is not None:
+        raise Problem("forbidden", "this needs a token without a scope")
+
+
+def unauthorized(*, given: bool) -> Problem:
+    """Return the problem of a token that is missing or not valid."""
+    detail = "the token is not valid, or was revoked" if given else "send a token: Authorization: Bearer …"
+    challenge = f'{_REALM}, error="invalid_token"' if given else _REALM
+    return Problem("unauthorized", detail, headers={"WWW-Authenticate": challenge})
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether a host is this machine by a name that nobody else can give."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _bearer(header: str | None) -> str | None:
+    """Return the token of an Authorization header; another scheme is a token that is nobody's."""
+    if header is None:
+        return None
+    scheme, _, token = header.partition(" ")
+    token = token.strip()
+    return token if scheme.lower() == "bearer" and 0 < len(token) <= TOKEN_CHARS_MAX else "-"
+
+
+def _name(host: str) -> str:
+    return host if host.endswith("]") else host.rsplit(":", 1)[0]
+
+
+def _is_own(origin: str, host: str) -> bool:
+    # Only the name and port: behind a proxy that ends TLS the scheme is another one.
+    scheme, mark, authority = origin.partition("://")
+    return bool(mark) and scheme in {"http", "https"} and bool(host) and authority.lower() == host
+
+
+def _is_foreign_resource(headers: Headers) -> bool:
+    """Say whether a page of another site fetches this (an image, a script); following a link is no such thing."""
+    return headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate"
+
+
+def _foreign_host(host: str) -> Problem:
+    return Problem("foreign-host", f"this server does not answer for host {host[:200]!r}")

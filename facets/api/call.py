@@ -1,0 +1,147 @@
+"""One request to a route of ours: who asks, of which node, and how its work is cut short when nobody waits any more."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+
+from facets import errors
+from facets.api import access, problems, reading
+from facets.api.access import Access
+from facets.api.limits import Limits, Slots
+from facets.node import Caller, Node, Right
+
+Model = TypeVar("Model", bound=BaseModel)
+GONE_STATUS = 499
+"""For whoever counts: the client went away before it was answered. Nobody receives it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What all routes share."""
+
+    node: Node
+    access: Access
+    limits: Limits
+    searches: Slots
+    streams: Slots
+    statements: Slots
+
+
+def service_of(node: Node, access_: Access, limits: Limits) -> Service:
+    """Return what all routes over one node share."""
+    slots = [
+        Slots(what, working, waiting=limits.waiting, wait_s=limits.wait_s)
+        for what, working in (
+            ("searches", limits.searches),
+            ("streams of rows", limits.streams),
+            ("SQL statements", limits.statements),
+        )
+    ]
+    return Service(node, access_, limits, *slots)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request."""
+
+    service: Service
+    request: Request
+    caller: Caller
+
+    @property
+    def node(self) -> Node:
+        """The node."""
+        return self.service.node
+
+    @property
+    def path(self) -> Mapping[str, str]:
+        """What the route's address holds, by name."""
+        return self.request.path_params
+
+    def parameters(self, model: type[Model]) -> Model:
+        """Return the parameters of the address; see `reading.parameters`."""
+        return reading.parameters(model, self.request, count_max=self.service.limits.parameters)
+
+    async def body(self, model: type[Model], *, needed: bool = True) -> Model:
+        """Return the JSON body; see `reading.checked_body`."""
+        return reading.checked_body(model, await reading.json_object(self.request, needed=needed))
+
+
+Handler = Callable[[Call], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A route and what is said about it.
+
+    `right` None: no token is asked for. `everywhere`: not for callers with a scope. `missing` is the kind of problem
+    when what the address names is not there; `problems` are the further kinds that this route answers with. `replies`
+    are the models by status and media type.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    right: Right | None
+    summary: str
+    replies: Mapping[int, Mapping[str, Any]]
+    parameters: type[BaseModel] | None = None
+    body: type[BaseModel] | None = None
+    body_needed: bool = True
+    everywhere: bool = False
+    missing: str = "not-found"
+    problems: tuple[str, ...] = ()
+    request_headers: tuple[str, ...] = ()
+
+    def endpoint(self, service: Service) -> Callable[[Request], Awaitable[Response]]:
+        """Return what the application calls for a request."""
+
+        async def endpoint(request: Request) -> Response:
+            try:
+                caller = NOBODY if self.right is None else await service.access.caller(request.headers)
+                if self.right is not None:
+                    access.require(caller, self.right, everywhere=self.everywhere)
+                return await self._until_gone(Call(service, request, caller))
+            except errors.PipelineError as error:
+                raise problems.of_error(error, missing=self.missing) from error
+
+        return endpoint
+
+    async def _until_gone(self, call: Call) -> Response:
+        """Answer; give the work up when the client goes away meanwhile."""
+        if self.body is not None:
+            await call.request.body()  # kept by the request, so that what comes next is the client's end
+        else:
+            await _pass_over_body(call.request)
+        work = asyncio.ensure_future(self.handler(call))
+        gone = asyncio.ensure_future(_end_of(call.request))
+        try:
+            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                return work.result()
+            return Response(status_code=GONE_STATUS)
+        finally:
+            for task in (work, gone):
+                task.cancel()
+            await asyncio.gather(work, gone, return_exceptions=True)
+
+
+NOBODY = Caller("nobody", frozenset())
+"""Who calls a route that asks for no token."""
+
+
+async def _pass_over_body(request: Request) -> None:
+    """Read on to the end of a body that nobody has use for; the gate bounds it."""
+    async for _ in request.stream():
+        pass
+
+
+async def _end_of(request: Request) -> None:
+    """Return when the client has gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

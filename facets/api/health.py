@@ -1,0 +1,117 @@
+"""The routes about the process itself: is it alive, is it ready, its metrics; and the kinds of problem."""
+
+from collections.abc import Sequence
+
+from starlette.responses import Response
+
+from facets.api import access, models, problem_types, replies
+from facets.api.call import Call, Declared
+from facets.api.problems import Problem
+from facets.node import Check
+
+
+async def livez(call: Call) -> Response:
+    """Say whether the process works; nothing beside it is looked at."""
+    call.parameters(models.Verbose)
+    checks = await call.node.alive()
+    if _level(checks) == "failed":
+        raise Problem("not-alive", _said(checks))
+    return replies.json_reply({"status": "alive"})
+
+
+async def readyz(call: Call) -> Response:
+    """Say whether the process can serve. Who has no token that sees everything is told that and no more."""
+    verbose = call.parameters(models.Verbose).verbose
+    checks = await call.node.ready()
+    level = _level(checks)
+    shown = [_shown(check) for check in checks if verbose or check.level != "ok"]
+    seen = await _may_see(call, needed=verbose)
+    if level == "failed":
+        raise Problem("not-ready", _said(checks) if seen else "not yet, or no longer", checks=shown if seen else None)
+    told = {"checks": shown} if seen else {}
+    return replies.json_reply({"status": "ready" if level == "ok" else level, **told})
+
+
+async def metrics(call: Call) -> Response:
+    """Return the metrics page."""
+    call.parameters(models.Nothing)
+    body, media = await call.node.metrics(call.request.headers.get("accept", ""))
+    return Response(body, headers={"Content-Type": media})
+
+
+async def kind(call: Call) -> Response:
+    """Explain a kind of problem."""
+    call.parameters(models.Nothing)
+    found = problem_types.KINDS.get(call.path["name"])
+    if found is None:
+        raise Problem("problem-not-found", f"there is no kind of problem {call.path['name'][:80]!r}")
+    return replies.json_reply({"type": found.type, "title": found.title, "status": found.status, "mend": found.mend})
+
+
+async def _may_see(call: Call, *, needed: bool) -> bool:
+    """Say whether details are shown; `needed`: they were asked for, so a missing token is told."""
+    try:
+        caller = await call.service.access.caller(call.request.headers)
+        access.require(caller, "read", everywhere=True)
+    except Problem:
+        if needed:
+            raise
+        return False
+    return True
+
+
+def _level(checks: Sequence[Check]) -> str:
+    levels = {check.level for check in checks}
+    return next((level for level in ("failed", "degraded") if level in levels), "ok")
+
+
+def _said(checks: Sequence[Check]) -> str:
+    return "; ".join(f"{check.name}: {check.detail}" for check in checks if check.level == "failed")
+
+
+def _shown(check: Check) -> dict[str, str]:
+    return {"name": check.name, "level": check.level, "detail": check.detail}
+
+
+ROUTES = (
+    Declared(
+        "GET",
+        "/livez",
+        livez,
+        None,
+        "Say whether the process works",
+        {200: {replies.JSON: models.Health}},
+        parameters=models.Verbose,
+        problems=("not-alive",),
+    ),
+    Declared(
+        "GET",
+        "/readyz",
+        readyz,
+        None,
+        "Say whether the process can serve; `verbose` lists what was looked at",
+        {200: {replies.JSON: models.Health}},
+        parameters=models.Verbose,
+        problems=("not-ready", "unauthorized", "forbidden"),
+    ),
+    Declared(
+        "GET",
+        "/metrics",
+        metrics,
+        "read",
+        "Return the metrics",
+        {200: {"text/plain": None}},
+        parameters=models.Nothing,
+        everywhere=True,
+    ),
+    Declared(
+        "GET",
+        "/v1/problems/{name}",
+        kind,
+        "read",
+        "Explain a kind of problem",
+        {200: {replies.JSON: models.ProblemKind}},
+        parameters=models.Nothing,
+        problems=("problem-not-found",),
+    ),
+)

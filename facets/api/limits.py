@@ -1,0 +1,70 @@
+"""Limits: how much one client, and all of them, may have of a serving process at once."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from facets.api.problems import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The bounds of one serving process; times are seconds.
+
+    `body_bytes` is ten times what a document's body may have, escapes of JSON included. `request_s` is for a request's
+    head, and again for its body. `stall_s` is how long a reader may take nothing of a reply that waits for it,
+    `stream_s` how long a stream of rows, whose snapshot is held, may take in all.
+    """
+
+    body_bytes: int = 5 * 1024 * 1024
+    request_s: float = 20.0
+    stall_s: float = 20.0
+    stream_s: float = 600.0
+    linger_s: float = 2.0
+    connections: int = 1_000
+    searches: int = 8
+    streams: int = 4
+    statements: int = 4
+    waiting: int = 256
+    wait_s: float = 5.0
+    parameters: int = 200
+    timeout_s: float = 60.0
+    freshness_ms: int = 30_000
+    tokens: int = 16
+
+
+class Slots:
+    """Lets a bounded number of requests of one kind work at once; a bounded number waits for a bounded time."""
+
+    def __init__(self, what: str, working: int, *, waiting: int, wait_s: float) -> None:
+        self._what = what
+        self._waiting_max = waiting
+        self._wait_s = wait_s
+        self._free = asyncio.Semaphore(working)
+        self._waiting = 0
+
+    @contextlib.asynccontextmanager
+    async def one(self) -> AsyncIterator[None]:
+        """Hold one slot.
+
+        Raises:
+            Problem: `busy`, at once when too many wait already, else after the time to wait.
+        """
+        await self._take()
+        try:
+            yield
+        finally:
+            self._free.release()
+
+    async def _take(self) -> None:
+        if self._waiting >= self._waiting_max:
+            raise Problem("busy", f"{self._waiting} {self._what} wait already; try again in a moment")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self._wait_s):
+                await self._free.acquire()
+        except TimeoutError:
+            raise Problem("busy", f"no room for one more of the {self._what} within {self._wait_s:g} s") from None
+        finally:
+            self._waiting -= 1

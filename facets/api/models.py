@@ -1,0 +1,431 @@
+"""What the routes take and return, as models: what the OpenAPI document says comes from here.
+
+Replies are described, not checked: the node makes them. New members may come; those that are here stay.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from facets.api import reading
+
+Json = dict[str, Any]
+TIMEOUT_MOST_S = 60.0
+"""How long a write's reply may be waited for; `Limits.timeout_s`."""
+FRESHNESS_MOST_MS = 30_000
+TOKENS_MAX = 16
+ITEMS_MAX = 1_000
+
+
+class Taken(BaseModel):
+    """What a request carries: nothing but its fields."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Fresh(Taken):
+    """How new a reply must be."""
+
+    at_least: list[str] = Field(
+        default=[], max_length=TOKENS_MAX, description="tokens of writes and replies: the reply is at least so new"
+    )
+    wait_ms: int = Field(
+        default=2_000, ge=0, le=FRESHNESS_MOST_MS, description="how long to wait for that, in milliseconds"
+    )
+
+
+class Waited(Taken):
+    """How long a write's reply waits, and for what."""
+
+    wait: Literal["none", "applied", "answered"] = Field(
+        default="applied", description="reply when the write is acknowledged, applied, or its facets are there"
+    )
+    timeout: str = Field(default="10s", description="how long to wait for that: a time such as 10s or 500ms, up to 60s")
+
+    @field_validator("timeout")
+    @classmethod
+    def _check_timeout(cls, text: str) -> str:
+        reading.seconds(text, most_s=TIMEOUT_MOST_S)
+        return text
+
+    @property
+    def timeout_s(self) -> float:
+        """The timeout in seconds."""
+        return reading.seconds(self.timeout, most_s=TIMEOUT_MOST_S)
+
+
+LeastConfidence = Annotated[float | None, Field(ge=0, le=1, description="answers below it count as missing")]
+Filter = Annotated[str | None, Field(description="CQL2 text over all columns")]
+Limit = Annotated[int, Field(ge=1, le=200, description="hits of one page")]
+Cursor = Annotated[str | None, Field(description="`next_cursor` of the page before")]
+FacetSize = Annotated[int, Field(ge=1, le=1_000, description="buckets of one facet at most, the fullest")]
+FacetSort = Annotated[Literal["declared", "count", "alpha"], Field(description="the order of buckets")]
+FacetMinCount = Annotated[int, Field(ge=0, description="leave out buckets with fewer, those selected apart")]
+FacetMode = Annotated[
+    Literal["disjunctive", "conjunctive"], Field(description="whether a facet's counts pass over its own selection")
+]
+Scope = Annotated[str | None, Field(description="one scope only")]
+_SORT = "columns, separated by commas; `-` before one: descending"
+_COUNTS = "questions to count, separated by commas; `*`: all"
+_MC = "the least confidence of a question's answers, in place of `min_confidence`"
+
+
+class Search(Fresh):
+    """A search, as JSON; `facets` and `mc` are by question."""
+
+    facets: dict[str, str | list[str]] = Field(
+        default={}, description="wanted options by choice question; several are OR, `__missing__` is one"
+    )
+    min_confidence: LeastConfidence = None
+    mc: dict[str, float] = Field(default={}, description=_MC)
+    filter: Filter = None
+    sort: str | list[str] = Field(default=[], description=_SORT)
+    limit: Limit = 20
+    cursor: Cursor = None
+    counts: str | list[str] = Field(default=[], description=_COUNTS)
+    facet_size: FacetSize = 50
+    facet_sort: FacetSort = "declared"
+    facet_min_count: FacetMinCount = 0
+    facet_mode: FacetMode = "disjunctive"
+    scope: Scope = None
+
+
+class SearchParameters(Fresh):
+    """A search, as an address."""
+
+    f: dict[str, list[str]] = Field(
+        default={}, description="`f.QUESTION=OPTION`; repeated: OR. `__missing__` is an option"
+    )
+    min_confidence: LeastConfidence = None
+    mc: dict[str, float] = Field(default={}, description=f"`mc.QUESTION=0.9`: {_MC}")
+    filter: Filter = None
+    sort: str = Field(default="", description=_SORT)
+    limit: Limit = 20
+    cursor: Cursor = None
+    counts: str = Field(default="", description=_COUNTS)
+    facet_size: FacetSize = 50
+    facet_sort: FacetSort = "declared"
+    facet_min_count: FacetMinCount = 0
+    facet_mode: FacetMode = "disjunctive"
+    scope: Scope = None
+    stream: Literal["on"] | None = Field(default=None, description="with CSV and NDJSON: all rows (they always are)")
+
+
+class Write(Taken):
+    """A document's new content; what is absent or null stays as it is."""
+
+    body: str | None = Field(default=None, description="the text that the questions are about")
+    state: Json | None = Field(default=None, description="the document's own fields, all of them")
+
+
+class Reindex(Taken):
+    """What to ask again; without `outdated` and `force` the documents without an answer."""
+
+    force: bool = Field(default=False, description="all documents")
+    outdated: bool = Field(default=False, description="those answered under another fingerprint, too")
+    filter: str | None = Field(default=None, description="only those that this CQL2 text finds")
+    scope: str | None = Field(default=None, description="only this scope")
+    dry_run: bool = Field(default=False, description="only say what it would take")
+
+
+Rows = Annotated[int, Field(ge=1, le=10_000, description="rows returned")]
+TimeoutMs = Annotated[int, Field(ge=1, le=60_000, description="milliseconds until it is stopped")]
+
+
+class Statement(Taken):
+    """One SQL statement that reads only."""
+
+    sql: str = Field(description="one SELECT; `$name` stands for a parameter")
+    params: Json = Field(default={}, description="values by name")
+    limit: Rows = 1_000
+    timeout_ms: TimeoutMs = 5_000
+
+
+class StatementParameters(Taken):
+    """One SQL statement, as an address."""
+
+    sql: str | None = Field(default=None, description="one SELECT")
+    limit: Rows = 1_000
+    timeout_ms: TimeoutMs = 5_000
+
+
+class Items(Taken):
+    """A page of a job's items."""
+
+    status: str = Field(default="failed", description="the state of the items listed")
+    cursor: str | None = Field(default=None, description="`next_cursor` of the page before")
+    limit: int = Field(default=100, ge=1, le=ITEMS_MAX, description="items of one page")
+
+
+class Verbose(Taken):
+    """How much to say."""
+
+    verbose: bool = Field(default=False, description="list all checks")
+
+
+class Nothing(Taken):
+    """No parameters."""
+
+
+# Replies
+
+
+class ChoiceValue(BaseModel):
+    """The answer to a choice question."""
+
+    type: Literal["choice"]
+    choice: str
+    confidence: float | None = None
+    probabilities: dict[str, float] | None = None
+
+
+class BooleanValue(BaseModel):
+    """The answer to a yes-or-no question."""
+
+    type: Literal["boolean"]
+    value: bool
+    probability: float | None = None
+    confidence: float | None = None
+
+
+class ScoreValue(BaseModel):
+    """The answer to a score question: 0 is the first level."""
+
+    type: Literal["score"]
+    score: float
+    level: str
+    confidence: float | None = None
+
+
+Value = Annotated[ChoiceValue | BooleanValue | ScoreValue, Field(discriminator="type")]
+Status = Literal["pending", "indexed", "failed", "empty", "deleted", "superseded"]
+
+
+class Written(BaseModel):
+    """What became of a write; of a delete, `uri` and `status`, and `version` where there was a document."""
+
+    uri: str
+    status: Status
+    version: int | None = None
+    revision: int | None = None
+    indexed_as: int | None = None
+    facets: dict[str, Value] | None = None
+    reason: str | None = None
+    token: str | None = None
+
+
+class Accepted(BaseModel):
+    """A write that is acknowledged and not yet applied, or applied and not yet answered."""
+
+    uri: str
+    token: str
+    event_id: str | None = None
+    status: Status | None = None
+
+
+class Document(BaseModel):
+    """One document whole."""
+
+    uri: str
+    key: str
+    body: str | None
+    state: Json | None
+    facets: dict[str, Value] | None
+    version: int
+    revision: int
+    indexed_as: int
+    status: Status
+    reason: str | None = None
+    evaluation: Json | None = None
+    calls: Json
+    token: str
+
+
+class Event(BaseModel):
+    """What became of an event."""
+
+    event_id: str
+    uri: str | None = None
+    outcome: Literal["pending", "applied", "unchanged", "rejected"]
+    reason: str | None = None
+    version: int | None = None
+    revision: int | None = None
+    indexed_as: int | None = None
+
+
+class Collection(BaseModel):
+    """A collection and how its documents stand."""
+
+    name: str
+    pattern: str
+    scoped: bool
+    llm_readable: bool
+    questions: Json
+    fingerprint: str
+    counts: dict[str, int]
+
+
+class Collections(BaseModel):
+    """The collections that there are."""
+
+    collections: list[Collection]
+
+
+class Hit(BaseModel):
+    """A document that was found, without its body."""
+
+    uri: str
+    key: str
+    version: int
+    revision: int
+    indexed_as: int
+    status: Status
+    facets: dict[str, Value] | None
+    state: Json | None
+    outdated: bool | None = None
+
+
+class Bucket(BaseModel):
+    """How many documents have one answer."""
+
+    value: str | bool
+    count: int
+    selected: bool
+
+
+class Missing(BaseModel):
+    """How many have no usable answer, and why."""
+
+    count: int
+    pending: int
+    failed: int
+    empty: int
+    low_confidence: int
+    outdated: int
+
+
+class Counted(BaseModel):
+    """The counts of one question: its buckets and `missing.count` together are `total`."""
+
+    name: str
+    type: Literal["choice", "boolean", "score"]
+    total: int
+    buckets: list[Bucket]
+    missing: Missing
+
+
+class AsOf(BaseModel):
+    """How new a reply is."""
+
+    token: str
+    pending: int
+
+
+class Links(BaseModel):
+    """The same search as a page, as CSV and as SQL text."""
+
+    self: str
+    csv: str
+    sql: str
+
+
+class SearchReply(BaseModel):
+    """Hits, total and counts of one snapshot."""
+
+    keys: list[str]
+    hits: list[Hit]
+    total: int
+    facets: list[Counted]
+    next_cursor: str | None
+    next_url: str | None
+    as_of: AsOf
+    took_ms: float
+    links: Links
+
+
+class Job(BaseModel):
+    """A reindex job."""
+
+    id: str
+    state: Literal["queued", "running", "succeeded", "canceled"]
+
+
+class Jobs(BaseModel):
+    """The newest jobs."""
+
+    jobs: list[Job]
+
+
+class Plan(BaseModel):
+    """What a reindex would take."""
+
+    dry_run: bool
+    documents: int
+    calls: int
+    tokens: int | None
+    cost_usd: float | None
+
+
+class Item(BaseModel):
+    """One document of a job."""
+
+    uri: str
+    status: str
+    reason: str | None = None
+
+
+class ItemsReply(BaseModel):
+    """A page of a job's items."""
+
+    items: list[Item]
+    next_cursor: str | None
+
+
+class SqlReply(BaseModel):
+    """A statement's result; `truncated` says that there are more rows."""
+
+    columns: list[Any]
+    rows: list[list[Any]]
+    truncated: bool
+    as_of: Any
+
+
+class Seen(BaseModel):
+    """One thing that was looked at."""
+
+    name: str
+    level: Literal["ok", "degraded", "failed"]
+    detail: str
+
+
+class Health(BaseModel):
+    """How the process is; checks that are fine are listed with `verbose` only."""
+
+    status: Literal["alive", "ready", "degraded"]
+    checks: list[Seen] | None = None
+
+
+class ProblemKind(BaseModel):
+    """A kind of problem and what to do about it."""
+
+    type: str
+    title: str
+    status: int
+    mend: str
+
+
+class ProblemReply(BaseModel):
+    """RFC 9457: every reply that is not what was asked for."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    allowed: list[str] | None = None
+    known: list[str] | None = None
+    nearest: str | None = None
+    reason: str | None = None
+    line: int | None = None
+    column: int | None = None
+    checks: list[Seen] | None = None

@@ -1,0 +1,81 @@
+"""Rows as CSV and NDJSON, however many: page by page out of one snapshot, in bounded memory.
+
+In CSV, a text that a spreadsheet would take for a formula (it begins with = + - @, a tab or a carriage return) has an
+apostrophe put before it; numbers stay as they are. NDJSON holds every value exactly.
+"""
+
+import asyncio
+import csv
+import io
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from facets.api import problems
+from facets.node import Rows
+
+CSV = "text/csv"
+NDJSON = "application/x-ndjson"
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+Page = Sequence[Mapping[str, Any]]
+
+
+async def chunks(rows: Rows, media: str, *, most: int | None, limit_s: float) -> AsyncIterator[bytes]:
+    """Yield the rows as text, at most `most` of them; give the snapshot up in the end, or after `limit_s` seconds.
+
+    Raises:
+        TimeoutError: it took longer; the reply ends before its end, which its reader notices.
+    """
+    write = _csv_page(rows.columns) if media == CSV else _ndjson_page
+    ends = asyncio.get_running_loop().time() + limit_s
+    left = rows.total if most is None else most
+    try:
+        if media == CSV:
+            yield csv_text([rows.columns])
+        pages = rows.pages()
+        while left > 0:
+            async with asyncio.timeout_at(ends):
+                page = await anext(pages, None)
+            if page is None:
+                break
+            yield write(page[:left])
+            left -= len(page)
+            if asyncio.get_running_loop().time() > ends:
+                raise TimeoutError
+    finally:
+        await rows.aclose()
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> bytes:
+    """Return rows as CSV (RFC 4180), harmless for spreadsheets."""
+    text = io.StringIO()
+    csv.writer(text).writerows([_cell(value) for value in row] for row in rows)
+    return text.getvalue().encode(errors="replace")
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it; a moment is RFC 3339 in UTC."""
+    if isinstance(value, datetime):
+        moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+        return moment.isoformat().replace("+00:00", "Z")
+    return value
+
+
+def _csv_page(columns: Sequence[str]) -> Callable[[Page], bytes]:
+    return lambda page: csv_text([row.get(name) for name in columns] for row in page)
+
+
+def _ndjson_page(page: Page) -> bytes:
+    return b"".join(problems.encoded({name: plain(value) for name, value in row.items()}) + b"\n" for row in page)
+
+
+def _cell(value: Any) -> Any:
+    value = plain(value)
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(_FORMULA) else value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict | list):
+        return problems.encoded(value).decode()
+    return value

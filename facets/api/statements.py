@@ -1,0 +1,63 @@
+"""The routes of SQL: one statement that reads only, over a snapshot, in a process of its own."""
+
+from typing import Any
+
+from starlette.responses import Response
+
+from facets.api import models, replies, row_streams
+from facets.api.call import Call, Declared
+from facets.api.problems import Problem
+
+
+async def by_body(call: Call) -> Response:
+    """Run a statement."""
+    call.parameters(models.Nothing)
+    given = await call.body(models.Statement)
+    return replies.json_reply(await _run(call, given))
+
+
+async def as_csv(call: Call) -> Response:
+    """Run a statement and return its rows as CSV."""
+    given = call.parameters(models.StatementParameters)
+    if given.sql is None:
+        raise Problem("invalid-parameter", "parameter 'sql' is missing: sql.csv?sql=SELECT …")
+    reply = await _run(call, models.Statement(sql=given.sql, limit=given.limit, timeout_ms=given.timeout_ms))
+    names = [column["name"] if isinstance(column, dict) else column for column in reply["columns"]]
+    headers = {"Facetline-Truncated": "true" if reply["truncated"] else "false"}
+    token = replies.token_of(reply)
+    if token is not None:
+        headers[replies.AS_OF] = token
+    return Response(row_streams.csv_text([names, *reply["rows"]]), 200, headers, row_streams.CSV)
+
+
+async def _run(call: Call, given: models.Statement) -> dict[str, Any]:
+    async with call.service.statements.one():
+        return await call.node.sql(call.caller, given.sql, given.params, limit=given.limit, timeout_ms=given.timeout_ms)
+
+
+_PROBLEMS = ("sql-not-read-only", "sql-error", "sql-too-large", "sql-timeout", "invalid-query")
+ROUTES = (
+    Declared(
+        "POST",
+        "/v1/sql",
+        by_body,
+        "sql",
+        "Run one statement that reads only",
+        {200: {replies.JSON: models.SqlReply}},
+        parameters=models.Nothing,
+        body=models.Statement,
+        everywhere=True,
+        problems=("invalid-json", "invalid-request", "unsupported-media-type", *_PROBLEMS),
+    ),
+    Declared(
+        "GET",
+        "/v1/sql.csv",
+        as_csv,
+        "sql",
+        "Run one statement that reads only, for its rows as CSV",
+        {200: {row_streams.CSV: None}},
+        parameters=models.StatementParameters,
+        everywhere=True,
+        problems=_PROBLEMS,
+    ),
+)

@@ -1,0 +1,219 @@
+"""A node that answers as it is told: for what is about HTTP alone. The real one is in `serving`."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import builders
+
+from facets.definitions import Definitions
+from facets.node import LOCAL, NOW, Caller, Check, Freshness, ReindexRequest
+from facets.selection import Selection
+
+ROWS_A_PAGE = 100
+DOCUMENT = {
+    "uri": "tickets/t1",
+    "key": "t1",
+    "body": "I was charged twice",
+    "state": {"title": "Charged"},
+    "facets": {"topic": {"type": "choice", "choice": "billing", "confidence": 0.9}},
+    "version": 2,
+    "revision": 1,
+    "indexed_as": 1,
+    "status": "indexed",
+    "reason": None,
+    "evaluation": None,
+    "calls": {"made": 1, "retries": 0, "crashes": 0},
+    "token": "t-document",
+}
+WRITTEN = {name: DOCUMENT[name] for name in ("uri", "version", "revision", "indexed_as", "status", "facets", "reason")}
+JOB = {"id": "j1", "state": "running", "progress": 0.5, "reindexed": [], "failed": []}
+
+
+class Rows:
+    """Rows of one snapshot: `total` of them, each `width` characters."""
+
+    columns = ("doc_uri", "topic", "state_title")
+    token = "t-rows"
+
+    def __init__(self, total: int, width: int = 10) -> None:
+        self.total = total
+        self._width = width
+        self.given = 0
+        self.closed = asyncio.Event()
+
+    async def pages(self) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
+        """Return the rows, page by page."""
+        while self.given < self.total:
+            page = range(self.given, min(self.total, self.given + ROWS_A_PAGE))
+            self.given += len(page)
+            yield [{"doc_uri": f"tickets/t{n}", "topic": "billing", "state_title": "x" * self._width} for n in page]
+
+    async def aclose(self) -> None:
+        """Give the snapshot up."""
+        self.closed.set()
+
+
+class ScriptedNode:
+    """Answers with the same few documents.
+
+    `fails` is raised by every method that reads or writes; `callers` are the tokens, none: everybody is `LOCAL`. While
+    `hold` is set, what reads and writes waits for it; `held` counts who does, `canceled` who was told to stop.
+    """
+
+    def __init__(self) -> None:
+        self.callers: dict[str, Caller] = {}
+        self.fails: Exception | None = None
+        self.hold: asyncio.Event | None = None
+        self.held = 0
+        self.most_held = 0
+        self.canceled = 0
+        self.asked: list[tuple[str, Any]] = []
+        self.rows_ = Rows(3)
+        self.total = 1
+        self.position = 0
+        self.checks: list[Check] = [Check("store", "ok", "fine")]
+
+    async def authenticate(self, token: str | None) -> Caller | None:
+        """Return whose token it is."""
+        if not self.callers:
+            return LOCAL if token is None else None
+        return self.callers.get(token or "")
+
+    async def needs_tokens(self) -> bool:
+        """Say whether there are tokens."""
+        return bool(self.callers)
+
+    async def definitions(self, caller: Caller) -> Definitions:
+        """Return `tickets`."""
+        return builders.definitions()
+
+    async def collections(self, caller: Caller, *, agents: bool = False) -> list[dict[str, Any]]:
+        """Return one collection."""
+        return [await self.collection(caller, "tickets")]
+
+    async def collection(self, caller: Caller, name: str) -> dict[str, Any]:
+        """Return the collection."""
+        await self._work("collection", name)
+        return {"name": name, "pattern": "tickets/*", "scoped": False, "llm_readable": False, "questions": {},
+                "fingerprint": "f", "counts": {}, "state": {}, "evaluator": "fake"}  # fmt: skip
+
+    async def write(self, caller: Caller, uri: str, **given: Any) -> dict[str, Any]:
+        """Return a write's reply."""
+        await self._work("write", {"uri": uri, **given})
+        if given["wait"] == "none":
+            return {"uri": uri, "event_id": given["event_id"] or "e1", "token": "t-event"}
+        pending = {"status": "pending", "facets": None} if given["wait"] == "applied" else {}
+        return {**WRITTEN, "uri": uri, "token": "t-write", **pending}
+
+    async def delete(self, caller: Caller, uri: str, **given: Any) -> dict[str, Any]:
+        """Return a delete's reply."""
+        await self._work("delete", {"uri": uri, **given})
+        return {"uri": uri, "version": 3, "indexed_as": 3, "status": "deleted", "token": "t-write"}
+
+    async def get(self, caller: Caller, uri: str, freshness: Freshness = NOW) -> dict[str, Any]:
+        """Return the document."""
+        await self._work("get", {"uri": uri, "freshness": freshness})
+        return {**DOCUMENT, "uri": uri, "token": self._token()}
+
+    async def event(self, caller: Caller, event_id: str) -> dict[str, Any]:
+        """Return an event."""
+        await self._work("event", event_id)
+        return {"event_id": event_id, "uri": "tickets/t1", "outcome": "applied", "reason": None, "version": 1,
+                "revision": 1, "indexed_as": 1}  # fmt: skip
+
+    async def search(self, caller: Caller, selection: Selection, freshness: Freshness = NOW) -> dict[str, Any]:
+        """Return one hit."""
+        await self._work("search", {"selection": selection, "freshness": freshness})
+        hit = {name: DOCUMENT[name] for name in ("uri", "key", "version", "revision", "indexed_as", "status", "facets",
+                                                 "state")}  # fmt: skip
+        return {"keys": ["t1"], "hits": [hit], "total": self.total, "facets": [], "next_cursor": "c2",
+                "as_of": {"token": self._token(), "pending": 0}, "took_ms": float(self.position)}  # fmt: skip
+
+    async def rows(self, caller: Caller, selection: Selection, freshness: Freshness = NOW) -> Rows:
+        """Return the rows."""
+        await self._work("rows", {"selection": selection, "freshness": freshness})
+        return self.rows_
+
+    async def sql_of(self, caller: Caller, selection: Selection) -> str:
+        """Return a statement."""
+        return "SELECT count(*) FROM tickets"
+
+    async def reindex(self, caller: Caller, request: ReindexRequest, *, key: str | None = None) -> dict[str, Any]:
+        """Return a job."""
+        await self._work("reindex", {"request": request, "key": key})
+        return JOB
+
+    async def plan(self, caller: Caller, request: ReindexRequest) -> dict[str, Any]:
+        """Return a plan."""
+        await self._work("plan", request)
+        return {"dry_run": True, "documents": 3, "calls": 3, "tokens": None, "cost_usd": None}
+
+    async def jobs(self, caller: Caller) -> list[dict[str, Any]]:
+        """Return the job."""
+        await self._work("jobs", None)
+        return [JOB]
+
+    async def job(self, caller: Caller, job_id: str) -> dict[str, Any]:
+        """Return the job."""
+        await self._work("job", job_id)
+        return JOB
+
+    async def job_items(
+        self, caller: Caller, job_id: str, *, status: str, cursor: str | None, limit: int
+    ) -> dict[str, Any]:
+        """Return no item."""
+        await self._work("job_items", {"status": status, "cursor": cursor, "limit": limit})
+        return {"items": [], "next_cursor": None}
+
+    async def cancel(self, caller: Caller, job_id: str) -> dict[str, Any]:
+        """Return the job."""
+        await self._work("cancel", job_id)
+        return {**JOB, "state": "canceled"}
+
+    async def strip(self, caller: Caller, collection: str) -> dict[str, Any]:
+        """Return nothing."""
+        return {}
+
+    async def failures(self, caller: Caller, collection: str, *, limit: int) -> list[dict[str, Any]]:
+        """Return none."""
+        return []
+
+    async def sql(
+        self, caller: Caller, text: str, params: Mapping[str, Any], *, limit: int, timeout_ms: int
+    ) -> dict[str, Any]:
+        """Return one row."""
+        await self._work("sql", {"text": text, "params": params, "limit": limit, "timeout_ms": timeout_ms})
+        return {"columns": ["a", "b"], "rows": [["=1+1", None]], "truncated": False, "as_of": "t-sql"}
+
+    async def alive(self) -> Sequence[Check]:
+        """Return the checks."""
+        return self.checks
+
+    async def ready(self) -> Sequence[Check]:
+        """Return the checks."""
+        return self.checks
+
+    async def metrics(self, accept: str) -> tuple[bytes, str]:
+        """Return one metric."""
+        return b"up 1\n", "text/plain; version=0.0.4; charset=utf-8"
+
+    def _token(self) -> str:
+        self.position += 1
+        return f"t-{self.position}"
+
+    async def _work(self, what: str, given: Any) -> None:
+        self.asked.append((what, given))
+        if self.fails is not None:
+            raise self.fails
+        if self.hold is None:
+            return
+        self.held += 1
+        self.most_held = max(self.held, self.most_held)
+        try:
+            await self.hold.wait()
+        except asyncio.CancelledError:
+            self.canceled += 1
+            raise
+        finally:
+            self.held -= 1
