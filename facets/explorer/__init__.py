@@ -1,0 +1,1 @@
+"""The explorer: the web page over a node, at `/` and `/{collection}`."""

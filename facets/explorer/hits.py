@@ -1,0 +1,198 @@
+"""Hits, answers and titles as the page shows them: pure."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from facets.explorer import numbers, sidebar
+from facets.questions import Boolean, Choice, Question, Score
+
+EXCERPT_MAX = 280
+TITLE_MAX = 140
+STATE_SHOWN_MAX = 4
+# Options of a distribution that are drawn; what is left is summed up in one line.
+BARS_MAX = 8
+# State fields that people call a text's title, the likeliest first.
+_TITLES = ("title", "subject", "headline", "name", "summary")
+# Below this half of the answers or more may be wrong, whatever the model: said on the page where no other limit is set.
+LOW_CONFIDENCE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One value of a distribution; `share` 0 to 100."""
+
+    label: str
+    probability: str
+    share: float
+    chosen: bool
+    hue: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer: `share` is its confidence, 0 to 100; `low` says that it is below the limit."""
+
+    question: str
+    ask: str
+    kind: str
+    label: str
+    confidence: str
+    share: float
+    low: bool
+    known: bool
+    hue: int
+    bars: list[Bar]
+    rest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One line of the results."""
+
+    uri: str
+    href: str
+    title: str
+    named: bool
+    key: str
+    excerpt: str
+    answers: list[Answer]
+    state: list[tuple[str, str]]
+    status: str
+    reason: str
+    outdated: bool
+
+
+def href_of(collection: str, uri: str) -> str:
+    """Return the address of a document's page."""
+    return f"/{collection}/{quote(uri, safe='/@:')}"
+
+
+def hit(
+    collection: str, questions: Mapping[str, Question], found: Mapping[str, Any], body: str | None, least: float | None
+) -> Hit:
+    """Return one hit with the body's beginning, where there is one to show."""
+    title = title_of(found["state"])
+    return Hit(
+        uri=found["uri"],
+        href=href_of(collection, found["uri"]),
+        title=title or found["key"],
+        named=title is not None,
+        key=found["key"],
+        excerpt=excerpt(body),
+        answers=answers(questions, found["facets"], least),
+        state=_state(found["state"], title),
+        status=found["status"],
+        reason=found.get("reason") or "",
+        outdated=bool(found.get("outdated")),
+    )
+
+
+def title_of(state: Mapping[str, Any] | None) -> str | None:
+    """Return what the state calls the document; None where it says nothing of the kind."""
+    for name in _TITLES:
+        value = (state or {}).get(name)
+        if isinstance(value, str) and value.strip():
+            return _cut(value, TITLE_MAX)
+    return None
+
+
+def excerpt(body: str | None) -> str:
+    """Return the beginning of a body on one line."""
+    return _cut(body or "", EXCERPT_MAX)
+
+
+def answers(
+    questions: Mapping[str, Question], given: Mapping[str, Mapping[str, Any]] | None, least: float | None
+) -> list[Answer]:
+    """Return the answers in the order of the questions; what no question asks for now is left out."""
+    return [
+        _answer(name, question, given[name], LOW_CONFIDENCE if least is None else least)
+        for name, question in questions.items()
+        if given and name in given and given[name].get("type") == question.type
+    ]
+
+
+def _answer(name: str, question: Question, value: Mapping[str, Any], least: float) -> Answer:
+    sure = value.get("confidence")
+    known = not isinstance(question, Choice) or value["choice"] in question.options
+    bars = _bars(question, value)
+    return Answer(
+        question=name,
+        ask=question.ask,
+        kind=question.type,
+        label=_label(value),
+        confidence="" if sure is None else numbers.confidence(sure),
+        share=0 if sure is None else round(100 * sure, 1),
+        low=sure is not None and sure < least,
+        known=known,
+        hue=_hue(question, value),
+        bars=bars[:BARS_MAX],
+        rest=f"{len(bars) - BARS_MAX} more, each below {bars[BARS_MAX - 1].probability}"
+        if len(bars) > BARS_MAX
+        else "",
+    )
+
+
+def _label(value: Mapping[str, Any]) -> str:
+    if value["type"] == "choice":
+        return str(value["choice"])
+    return sidebar.label_of(value["value"]) if value["type"] == "boolean" else str(value["level"])
+
+
+def _hue(question: Question, value: Mapping[str, Any]) -> int:
+    if isinstance(question, Choice):
+        options = list(question.options)
+        return options.index(value["choice"]) % sidebar.HUES if value["choice"] in options else 0
+    if isinstance(question, Score):
+        return sidebar.ramp(_place(question.levels, value["level"]), len(question.levels))
+    return 0 if value["value"] else sidebar.HUES - 1
+
+
+def _place(levels: Sequence[str], level: str) -> int:
+    return levels.index(level) if level in levels else 0
+
+
+def _bars(question: Question, value: Mapping[str, Any]) -> list[Bar]:
+    """Return the distribution, the likeliest first; that of a scale in its own order."""
+    if isinstance(question, Boolean):
+        yes = value["probability"]
+        pairs = [("yes", yes, value["value"]), ("no", 1 - yes, not value["value"])]
+    elif isinstance(question, Choice):
+        found = value.get("probabilities") or {}
+        pairs = [(option, part, option == value["choice"]) for option, part in found.items()]
+        pairs.sort(key=lambda pair: -pair[1])
+    else:
+        found = value.get("probabilities") or {}
+        pairs = [
+            (level, found.get(str(place), 0.0), level == value["level"]) for place, level in enumerate(question.levels)
+        ]
+        pairs = pairs if found else []
+    return [
+        Bar(label, numbers.percent(part), round(100 * part, 1), chosen, _bar_hue(question, label, place))
+        for place, (label, part, chosen) in enumerate(pairs)
+    ]
+
+
+def _bar_hue(question: Question, label: str, place: int) -> int:
+    if isinstance(question, Choice):
+        options = list(question.options)
+        return options.index(label) % sidebar.HUES if label in options else 0
+    return sidebar.ramp(place, len(question.levels)) if isinstance(question, Score) else place * (sidebar.HUES - 1)
+
+
+def _state(state: Mapping[str, Any] | None, title: str | None) -> list[tuple[str, str]]:
+    shown = (
+        (name, _cut(str(sidebar.label_of(value)), 60))
+        for name, value in (state or {}).items()
+        if value is not None and not (name in _TITLES and title is not None and _cut(str(value), TITLE_MAX) == title)
+    )
+    return list(itertools.islice(shown, STATE_SHOWN_MAX))
+
+
+def _cut(text: str, most: int) -> str:
+    # No more is looked at than may be shown, however long the text is.
+    words = " ".join(text[: most * 8].split())
+    return words if len(words) <= most else words[: most - 1].rsplit(" ", 1)[0].rstrip(" ,.;:") + "…"

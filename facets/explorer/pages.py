@@ -1,0 +1,259 @@
+"""The three pages that people look at: the collections, one collection, one document."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from facets import documents, errors
+from facets.api.problems import of_error
+from facets.definitions import Definition
+from facets.documents import Status
+from facets.explorer import asked as asked_
+from facets.explorer import hits, numbers, orders, sidebar, standing
+from facets.explorer.asked import Asked
+from facets.explorer.site import Site, Visitor, is_part
+from facets.node import Caller
+
+# Bodies of one page's hits that are read from the store at the same time.
+BODIES_AT_ONCE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """One thing that narrows the search, and the search without it."""
+
+    name: str
+    value: str
+    href: str
+
+
+class Pages:
+    """The handlers of the three pages."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._node = site.node
+
+    async def collections(self, request: Request, visitor: Visitor) -> Response:
+        """Show every collection with its questions and how its documents stand."""
+        listed = await self._node.collections(visitor.caller)
+        definitions = await self._node.definitions(visitor.caller)
+        shown = [
+            {
+                "definition": definitions.by_name[each["name"]],
+                "parts": standing.parts(each["counts"]),
+                "total": sum(each["counts"].get(status, 0) for status in standing.STATUSES),
+            }
+            for each in listed
+            if each["name"] in definitions.by_name
+        ]
+        return self._site.render(request, "collections.html", visitor, collections=shown)
+
+    async def collection(self, request: Request, visitor: Visitor) -> Response:
+        """Show the documents of a collection that the address asks for."""
+        definition = await self._definition(visitor.caller, request.path_params["collection"])
+        pairs = request.query_params.multi_items()
+        problem: errors.InvalidQuery | None = None
+        try:
+            asked = asked_.read(definition.name, pairs)
+        except errors.InvalidQuery as error:
+            asked, problem = Asked(definition.name), error
+        if problem is None and not is_part(request) and _has_blanks(pairs):
+            return self._site.go(asked.address())
+        if problem is None:
+            try:
+                reply = await self._search(visitor.caller, asked)
+            except errors.InvalidQuery as error:
+                problem = error
+        if problem is not None:
+            return await self._refused(request, visitor, definition, asked, problem)
+        shown = await self._hits(visitor.caller, definition, reply["hits"], asked)
+        values = await self._surroundings(visitor, definition, asked, reply)
+        return self._render_collection(request, visitor, asked, {**values, "hits": shown, "problem": None})
+
+    async def document(self, request: Request, visitor: Visitor) -> Response:
+        """Show one document with all that is known of it."""
+        definition = await self._definition(visitor.caller, request.path_params["collection"])
+        uri = request.path_params["uri"]
+        found = await self._node.get(visitor.caller, uri)
+        if (await self._node.definitions(visitor.caller)).locate(documents.parse_uri(uri))[0].name != definition.name:
+            raise errors.NotFound(f"no document '{uri}' in collection '{definition.name}'")
+        evaluation = found.get("evaluation")
+        outdated = (
+            found["status"] == Status.INDEXED
+            and evaluation is not None
+            and evaluation["fingerprint"] != definition.fingerprint
+        )
+        title = hits.title_of(found["state"])
+        return self._site.render(
+            request,
+            "document.html",
+            visitor,
+            collection=definition.name,
+            document=found,
+            title=title or found["key"],
+            named=title is not None,
+            answers=hits.answers(definition.questions, found["facets"], None),
+            evaluation=evaluation,
+            outdated=outdated,
+            confidence=numbers.confidence,
+            active=definition.fingerprint,
+        )
+
+    async def _search(self, caller: Caller, asked: Asked) -> dict[str, Any]:
+        async with self._site.service.searches.one():
+            return await self._node.search(caller, asked.selection())
+
+    async def _definition(self, caller: Caller, name: str) -> Definition:
+        known = (await self._node.definitions(caller)).by_name
+        if name not in known:
+            hint = errors.nearest(name[:80], known)
+            raise errors.UnknownCollection(f"there is no collection {name[:80]!r}{hint}", allowed=sorted(known))
+        return known[name]
+
+    async def _refused(
+        self,
+        request: Request,
+        visitor: Visitor,
+        definition: Definition,
+        asked: Asked,
+        problem: errors.InvalidQuery,
+    ) -> Response:
+        """Show why a search is refused, beside the counts of what it would be without the part that cannot stand."""
+        known = {
+            name: fitting
+            for name, values in asked.facets.items()
+            if (fitting := tuple(value for value in values if _stands(definition, name, value)))
+        }
+        least = asked.min_confidence if asked.min_confidence is None or 0 <= asked.min_confidence <= 1 else None
+        standing_part = Asked(definition.name, known, least, scope=asked.scope if definition.scoped else None)
+        reply = await self._search(visitor.caller, standing_part)
+        kept = replace(standing_part, filter=asked.filter)
+        values = await self._surroundings(visitor, definition, kept, reply)
+        return self._render_collection(
+            request,
+            visitor,
+            kept,
+            {
+                **values,
+                "hits": [],
+                "next": None,
+                "previous": None,
+                "problem": {
+                    "message": problem.message,
+                    "where": _where(problem),
+                    "caret": _caret(asked.filter, problem),
+                    "at_filter": asked.filter is not None and problem.message.startswith("filter"),
+                    "allowed": list(problem.allowed)[:30],
+                },
+            },
+            status=of_error(problem).status,
+        )
+
+    async def _surroundings(
+        self, visitor: Visitor, definition: Definition, asked: Asked, reply: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        strip = standing.strip(await self._node.strip(visitor.caller, definition.name))
+        cursor = reply["next_cursor"]
+        total = reply["total"]
+        first = (asked.page - 1) * asked_.PAGE_ROWS + 1 if reply["hits"] else 0
+        previous = asked.previous_page()
+        return {
+            "definition": definition,
+            "facets": sidebar.facets(asked, definition.questions, reply["facets"]),
+            "chips": _chips(asked),
+            "orders": orders.offered(definition, asked.sort),
+            "strip": strip,
+            "total": total,
+            "first": first,
+            "last": first + len(reply["hits"]) - 1 if reply["hits"] else 0,
+            "pending": reply["as_of"]["pending"],
+            "next": asked.next_page(cursor).address() if cursor else None,
+            "previous": previous.address() if previous else None,
+            "first_page": asked.first_page().address() if asked.page > 1 else None,
+        }
+
+    async def _hits(
+        self, caller: Caller, definition: Definition, found: Sequence[Mapping[str, Any]], asked: Asked
+    ) -> list[hits.Hit]:
+        room = asyncio.Semaphore(BODIES_AT_ONCE)
+
+        async def body(uri: str) -> str | None:
+            async with room:
+                try:
+                    return (await self._node.get(caller, uri)).get("body")
+                except (errors.NotFound, errors.TransientError):
+                    # Deleted since, or the store is away: the search's own reply stands without it.
+                    return None
+
+        bodies = await asyncio.gather(*(body(each["uri"]) for each in found))
+        return [
+            hits.hit(definition.name, definition.questions, each, text, asked.min_confidence)
+            for each, text in zip(found, bodies, strict=True)
+        ]
+
+    def _render_collection(
+        self, request: Request, visitor: Visitor, asked: Asked, values: Mapping[str, Any], *, status: int = 200
+    ) -> Response:
+        reply = self._site.render(
+            request,
+            "collection.html",
+            visitor,
+            status=status,
+            collection=asked.collection,
+            asked=asked,
+            least=0.0 if asked.min_confidence is None else asked.min_confidence,
+            query=asked.query(paged=False),
+            start=f"/{asked.collection}",
+            **values,
+        )
+        if is_part(request):
+            # The form sends its empty fields too; the address that people copy goes without.
+            reply.headers["HX-Push-Url"] = asked.address()
+        return reply
+
+
+def _has_blanks(pairs: Sequence[tuple[str, str]]) -> bool:
+    return any(not value.strip() or (name == "min_confidence" and value.strip(" 0.") == "") for name, value in pairs)
+
+
+def _stands(definition: Definition, name: str, value: str) -> bool:
+    options = getattr(definition.questions.get(name), "options", {})
+    return value in options or (bool(options) and value == "__missing__")
+
+
+def _chips(asked: Asked) -> list[Chip]:
+    found = [
+        Chip(name, "no answer" if value == "__missing__" else value, asked.toggled(name, value).address())
+        for name, values in asked.facets.items()
+        for value in values
+    ]
+    if asked.filter:
+        found.append(Chip("filter", asked.filter, asked.with_filter(None).address()))
+    if asked.min_confidence is not None:
+        bare = replace(asked.first_page(), min_confidence=None)
+        found.append(Chip("confidence", f"at least {asked.min_confidence:g}", bare.address()))
+    if asked.scope:
+        found.append(Chip("scope", asked.scope, replace(asked.first_page(), scope=None).address()))
+    return found
+
+
+def _where(problem: errors.InvalidQuery) -> str:
+    line, column = getattr(problem, "line", None), getattr(problem, "column", None)
+    return f"line {line}, column {column}" if line and column else ""
+
+
+def _caret(text: str | None, problem: errors.InvalidQuery) -> tuple[str, str, str] | None:
+    """Return the filter's line before, at and behind the place of an error."""
+    line, column = getattr(problem, "line", None), getattr(problem, "column", None)
+    if not text or not line or not column:
+        return None
+    lines = text.splitlines() or [""]
+    if line > len(lines):
+        return None
+    row = lines[line - 1]
+    return row[: column - 1], row[column - 1 : column] or " ", row[column:]

@@ -1,0 +1,70 @@
+"""What stands beside the pages: the pipeline strip on its own, a search's SQL, what failed, and rows to take away."""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from facets.api import row_streams
+from facets.explorer import asked as asked_
+from facets.explorer import hits, standing
+from facets.explorer.asked import Asked
+from facets.explorer.site import HEADERS, Site, Visitor
+from facets.node import Rows
+
+FAILURES_MAX = 200
+
+
+class Panels:
+    """The handlers of what is neither a page of its own nor a job."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._node = site.node
+
+    async def strip(self, request: Request, visitor: Visitor) -> Response:
+        """Show the pipeline strip alone: the page asks for it again and again."""
+        name = request.path_params["collection"]
+        strip = standing.strip(await self._node.strip(visitor.caller, name))
+        return self._site.render(request, "strip.html", visitor, collection=name, strip=strip)
+
+    async def sql(self, request: Request, visitor: Visitor) -> Response:
+        """Show the search as SQL."""
+        asked = self._asked(request)
+        text = await self._node.sql_of(visitor.caller, asked.selection())
+        return self._site.render(request, "sql.html", visitor, collection=asked.collection, asked=asked, text=text)
+
+    async def failures(self, request: Request, visitor: Visitor) -> Response:
+        """Show the documents that failed, newest first, with the reason of each."""
+        name = request.path_params["collection"]
+        found = await self._node.failures(visitor.caller, name, limit=FAILURES_MAX)
+        rows = [{**each, "href": hits.href_of(name, each["uri"])} for each in found]
+        return self._site.render(request, "failures.html", visitor, collection=name, failures=rows, most=FAILURES_MAX)
+
+    async def json(self, request: Request, visitor: Visitor) -> Response:
+        """Return the search's reply, as the API gives it."""
+        asked = self._asked(request)
+        async with self._site.service.searches.one():
+            reply = await self._node.search(visitor.caller, asked.selection())
+        return JSONResponse(reply, headers=HEADERS)
+
+    async def csv(self, request: Request, visitor: Visitor) -> Response:
+        """Return every hit as a line of CSV, all of one snapshot."""
+        asked = self._asked(request)
+        stack = contextlib.AsyncExitStack()
+        async with stack:
+            await stack.enter_async_context(self._site.service.streams.one())
+            rows = await self._node.rows(visitor.caller, asked.selection())
+            held = stack.pop_all()
+        headers = {**HEADERS, "Content-Disposition": f'attachment; filename="{asked.collection}.csv"'}
+        return StreamingResponse(self._lines(rows, held), headers=headers, media_type=row_streams.CSV)
+
+    async def _lines(self, rows: Rows, held: contextlib.AsyncExitStack) -> AsyncIterator[bytes]:
+        async with held:
+            most_s = self._site.service.limits.stream_s
+            async for chunk in row_streams.chunks(rows, row_streams.CSV, most=None, limit_s=most_s):
+                yield chunk
+
+    def _asked(self, request: Request) -> Asked:
+        return asked_.read(request.path_params["collection"], request.query_params.multi_items())

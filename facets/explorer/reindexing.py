@@ -1,0 +1,104 @@
+"""Asking again from the page: what it would cost, the start, the progress of a job, and its end."""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from facets import errors
+from facets.explorer.site import Site, Visitor
+from facets.node import ReindexRequest
+
+# What can be asked again, in the order of what it costs.
+MODES = {
+    "missing": "Documents without answers: not asked yet, or failed",
+    "outdated": "Those, and answers from before the questions or the model changed",
+    "force": "Every document, whatever it was answered",
+}
+JOBS_SHOWN = 5
+
+
+class Reindexing:
+    """The handlers of jobs; all need the right `admin`."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._node = site.node
+
+    async def dialog(self, request: Request, visitor: Visitor) -> Response:
+        """Show what a job would ask and cost, and the last jobs."""
+        _check(visitor)
+        asked = _asked(request.path_params["collection"], request.query_params)
+        problem = None
+        plan: dict[str, Any] | None = None
+        try:
+            plan = await self._node.plan(visitor.caller, asked)
+        except errors.InvalidFilter as error:
+            problem = error.message
+        jobs = [each for each in await self._node.jobs(visitor.caller) if each["collection"] == asked.collection]
+        return self._site.render(
+            request,
+            "reindex.html",
+            visitor,
+            collection=asked.collection,
+            mode=_mode(asked),
+            modes=MODES,
+            filter=asked.filter or "",
+            plan=plan,
+            problem=problem,
+            jobs=[_shown(job) for job in jobs[:JOBS_SHOWN]],
+        )
+
+    async def start(self, request: Request, visitor: Visitor) -> Response:
+        """Start or join a job and show it."""
+        _check(visitor)
+        asked = _asked(request.path_params["collection"], await self._site.form(request))
+        job = await self._node.reindex(visitor.caller, asked)
+        return self._site.go(f"/-/job/{job['id']}")
+
+    async def job(self, request: Request, visitor: Visitor) -> Response:
+        """Show how far a job is; while it runs the page asks again."""
+        _check(visitor)
+        job = await self._node.job(visitor.caller, request.path_params["id"])
+        return self._site.render(request, "job.html", visitor, collection=job["collection"], job=_shown(job))
+
+    async def cancel(self, request: Request, visitor: Visitor) -> Response:
+        """End a job and show it."""
+        _check(visitor)
+        job = await self._node.cancel(visitor.caller, request.path_params["id"])
+        return self._site.go(f"/-/job/{job['id']}")
+
+
+def _check(visitor: Visitor) -> None:
+    if not visitor.may_reindex:
+        raise errors.Forbidden("jobs need a token with the right 'admin'")
+
+
+def _asked(collection: str, fields: Any) -> ReindexRequest:
+    mode = fields.get("mode") or "missing"
+    if mode not in MODES:
+        raise errors.InvalidQuery(f"mode is {mode[:20]!r}{errors.nearest(mode[:20], MODES)}; one of {', '.join(MODES)}")
+    text = (fields.get("filter") or "").strip() or None
+    return ReindexRequest(collection, force=mode == "force", outdated=mode == "outdated", filter=text)
+
+
+def _mode(asked: ReindexRequest) -> str:
+    return "force" if asked.force else "outdated" if asked.outdated else "missing"
+
+
+def _shown(job: dict[str, Any]) -> dict[str, Any]:
+    progress = job["progress"]
+    total, done = progress["total"], progress["done"]
+    return {
+        "id": job["id"],
+        "state": job["state"],
+        "active": job["state"] in {"queued", "running"},
+        "mode": job.get("mode") or "",
+        "filter": job.get("filter") or "",
+        "total": total,
+        "done": done,
+        "share": round(100 * done / total, 1) if total else 0 if job["state"] == "queued" else 100,
+        "parts": [(name, number) for name, number in progress.items() if name not in {"total", "done"} and number],
+        "created_at": job.get("created_at"),
+        "failed": (job.get("failed") or [])[:20],
+    }

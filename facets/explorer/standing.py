@@ -1,0 +1,102 @@
+"""How a collection stands: the counts by status and the pipeline strip, as the page shows them. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from facets.explorer import numbers
+
+# In the order in which they are drawn; deleted documents are not there for a reader.
+STATUSES = ("indexed", "pending", "failed", "empty")
+_SAID = {"indexed": "answered", "pending": "being asked", "failed": "failed", "empty": "nothing to ask about"}
+_EVALUATOR = {
+    "ok": "answering",
+    "paused": "paused",
+    "stopped": "stopped",
+    "unknown": "not running here",
+}
+# How often the strip asks for news while something moves, and while nothing does (seconds).
+BUSY_S = 2
+QUIET_S = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One status: where its piece of the line begins and how long it is, 0 to 100."""
+
+    status: str
+    said: str
+    count: int
+    start: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """The pipeline strip; `every_s` is when to look again."""
+
+    parts: list[Part]
+    total: int
+    pending: str
+    failed: int
+    reasons: list[str]
+    outdated: int
+    lag: str
+    evaluator: str
+    model: str
+    state: str
+    state_said: str
+    why: str
+    spend: str
+    calls: int
+    every_s: int
+
+
+def parts(counts: Mapping[str, int]) -> list[Part]:
+    """Return the pieces of the line that shows the documents by status; what there is is never too thin to see."""
+    total = sum(counts.get(status, 0) for status in STATUSES)
+    start = 0.0
+    found = []
+    for status in STATUSES:
+        number = counts.get(status, 0)
+        share = round(100 * number / total, 2) if total else 0.0
+        found.append(Part(status, _SAID[status], number, start, share))
+        start = round(start + share, 2)
+    return found
+
+
+def strip(given: Mapping[str, Any]) -> Strip:
+    """Return the strip out of the node's own."""
+    counts = given["counts"]
+    found = parts(counts)
+    waiting = counts.get("pending", 0)
+    oldest = given.get("oldest_pending_s")
+    evaluator = given["evaluator"]
+    spend = given["spend"]
+    most = spend.get("usd_max")
+    events = given["lag"].get("events") or 0
+    moving = bool(waiting or events)
+    return Strip(
+        parts=found,
+        total=sum(part.count for part in found),
+        pending=f"oldest waits {numbers.seconds(oldest)}" if waiting and oldest is not None else "",
+        failed=counts.get("failed", 0),
+        reasons=[f"{numbers.count(number)} {reason.replace('_', ' ')}" for reason, number in given["failed"].items()],
+        outdated=given.get("outdated") or 0,
+        lag=_lag(events, given["lag"].get("seconds")),
+        evaluator=evaluator["name"],
+        model=evaluator.get("model") or evaluator.get("kind") or "",
+        state=evaluator["state"],
+        state_said=_EVALUATOR.get(evaluator["state"], evaluator["state"]),
+        why=evaluator.get("said") or "",
+        spend=numbers.usd(spend.get("usd")) + (f" of {numbers.usd(most)}" if most is not None else ""),
+        calls=spend.get("calls") or 0,
+        every_s=BUSY_S if moving else QUIET_S,
+    )
+
+
+def _lag(events: int, seconds: float | None) -> str:
+    if not events:
+        return ""
+    behind = f"{numbers.count(events)} event{'' if events == 1 else 's'} behind"
+    return behind if seconds is None else f"{behind}, {numbers.seconds(seconds)}"
