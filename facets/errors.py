@@ -50,6 +50,10 @@ class SqlBusy(TransientError):
     """Too many statements are waiting for a process to run in; try again in a moment."""
 
 
+class ServerUnavailable(TransientError):
+    """The facetline server cannot be reached, or is too busy."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spent:
     """What a call used up although nothing came of it, as far as its provider told; None is "not told", never 0.
@@ -221,6 +225,10 @@ class NotFound(PermanentError):
 
 class Conflict(PermanentError):
     """Another request is in the way."""
+
+
+class KeyReused(Conflict):
+    """The Idempotency-Key was used for another request."""
 
 
 class Forbidden(PermanentError):

@@ -1,0 +1,30 @@
+"""Replies: what a tool returns, as text and as structured content that says the same."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from facets import errors
+from facets.agents import texts
+
+ALLOWED_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReply:
+    """The result of one call; `is_error` says that the call was refused, and the text why and what is allowed."""
+
+    text: str
+    content: dict[str, Any]
+    is_error: bool = False
+
+
+def refused(error: errors.PipelineError) -> ToolReply:
+    """Return an error as a reply."""
+    code = getattr(error, "code", None) or getattr(error, "reason", None) or type(error).__name__
+    content: dict[str, Any] = {"error": str(code), "message": error.message}
+    allowed = getattr(error, "allowed", ())
+    if allowed:
+        content["allowed"] = list(allowed[:ALLOWED_MAX])
+    again = " Try again in a moment." if isinstance(error, errors.TransientError) else ""
+    text = texts.bounded(f"Error: {error.message}{again}", "ask for less")
+    return ToolReply(text, {**content, "message": texts.cut(error.message, texts.RESULT_BYTES_MAX)}, is_error=True)

@@ -1,0 +1,86 @@
+"""The MCP over standard input and output, for a client that starts `facetline mcp` itself.
+
+Nothing but the protocol goes to standard output: while it serves, the SDK lets it lead to standard error. When the
+collections change, clients that listen are told: by the handshake's notification, or on a stream of their own.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from mcp.server.lowlevel import NotificationOptions
+from mcp.server.stdio import stdio_server
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+
+from facets import errors
+from facets.agents import schemas, server
+from facets.agents.server import Context
+from facets.agents.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from mcp.server.session import ServerSession
+
+LOOK_EVERY_S = 2.0
+LISTENERS_MAX = 16
+
+log = structlog.get_logger(__name__)
+
+
+async def serve(toolbox: Toolbox, *, look_every_s: float = LOOK_EVERY_S) -> None:
+    """Serve one client until it closes standard input."""
+    bus = InMemorySubscriptionBus()
+    sessions = _Sessions()
+
+    async def toolbox_of(context: Context) -> Toolbox:
+        sessions.seen(context)
+        return toolbox
+
+    made = server.server(toolbox_of, listen=ListenHandler(bus, max_subscriptions=LISTENERS_MAX))
+    options = made.create_initialization_options(NotificationOptions(tools_changed=True))
+
+    async def changed() -> None:
+        await bus.publish(ToolsListChanged())
+        await sessions.tell()
+
+    watching = asyncio.create_task(watch(toolbox, changed, look_every_s), name="watch tools")
+    try:
+        async with stdio_server() as (reading, writing):
+            await made.run(reading, writing, options)
+    finally:
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
+
+
+async def watch(toolbox: Toolbox, changed: Callable[[], Any], look_every_s: float) -> None:
+    """Call `changed` each time that the tools are not what they were."""
+    known: str | None = None
+    while True:
+        try:
+            found = json.dumps([schemas.written(tool, "mcp") for tool in await toolbox.tools()])
+        except errors.PipelineError as error:
+            log.warning("agent_tools_unknown", error=error.message)
+        else:
+            if known is not None and found != known:
+                await changed()
+            known = found
+        await asyncio.sleep(look_every_s)
+
+
+class _Sessions:
+    """The session of the one client, when it speaks a version with a handshake; later ones listen by a request."""
+
+    def __init__(self) -> None:
+        self._session: ServerSession | None = None
+
+    def seen(self, context: Context) -> None:
+        if context.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS:
+            self._session = context.session
+
+    async def tell(self) -> None:
+        if self._session is not None:
+            await self._session.send_tool_list_changed()

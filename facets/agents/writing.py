@@ -1,0 +1,84 @@
+"""The tools that change something: there only where they were allowed, and within the caller's rights."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from facets import errors
+from facets.agents import texts
+from facets.agents.reading import locate
+from facets.agents.replies import ToolReply
+from facets.agents.sources import Source
+from facets.agents.tools import Tool
+from facets.node import ReindexRequest
+
+
+async def write_document(source: Source, tool: Tool, given: Mapping[str, Any]) -> ToolReply:
+    """Write a document of a collection that agents may see."""
+    del tool
+    uri = str(given["uri"])
+    body, state = given.get("body"), _state(given.get("state"))
+    if body is None and state is None:
+        raise errors.InvalidQuery("give a body or a state; there is nothing to write")
+    await locate(source, uri)
+    reply = await source.write(uri, body, state)
+    return _written(reply)
+
+
+async def delete_document(source: Source, tool: Tool, given: Mapping[str, Any]) -> ToolReply:
+    """Delete a document of a collection that agents may see."""
+    del tool
+    uri = str(given["uri"])
+    await locate(source, uri)
+    return _written(await source.delete(uri))
+
+
+def _state(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        state = json.loads(text)
+    except (ValueError, RecursionError):
+        state = None
+    if not isinstance(state, dict):
+        raise errors.InvalidQuery('state is a JSON object as text, such as {"title": "…"}')
+    return state
+
+
+def _written(reply: Mapping[str, Any]) -> ToolReply:
+    shown = {name: reply[name] for name in ("uri", "version", "status", "reason", "event_id") if reply.get(name)}
+    status = reply.get("status", "sent, not applied yet")
+    version = f"  version {reply['version']}" if "version" in reply else ""
+    note = "  its answers come in the background" if status == "pending" else ""
+    return ToolReply(f"{reply['uri']}{version}  {status}{note}", shown)
+
+
+async def reindex(source: Source, tool: Tool, given: Mapping[str, Any]) -> ToolReply:
+    """Start a job, join it, look at it, or say what it would take."""
+    del tool
+    definitions = await source.definitions()
+    if "job" in given:
+        job = await source.job(str(given["job"]))
+        if job.get("collection") not in definitions.by_name:
+            raise errors.NotFound(f"no job {str(given['job'])[:80]!r}")
+        return _job(job)
+    collection = given.get("collection")
+    if collection is None:
+        raise errors.InvalidQuery("name a collection, or a job that was started", allowed=definitions.by_name)
+    if collection not in definitions.by_name:
+        raise errors.UnknownCollection(f"there is no collection {collection[:80]!r}", allowed=definitions.by_name)
+    request = ReindexRequest(
+        collection, bool(given.get("force", False)), bool(given.get("outdated", False)), given.get("filter")
+    )
+    if given.get("dry_run"):
+        plan = await source.reindex(request, dry_run=True)
+        said = "  ".join(f"{name} {'not known' if value is None else value}" for name, value in plan.items())
+        return ToolReply(f"nothing was started: {said}", dict(plan))
+    return _job(await source.reindex(request, dry_run=False))
+
+
+def _job(job: Mapping[str, Any]) -> ToolReply:
+    shown = {name: job[name] for name in ("id", "collection", "state", "progress") if name in job}
+    progress = "  ".join(f"{name} {value}" for name, value in (job.get("progress") or {}).items())
+    text = f"job {job['id']}  {job['state']}  {progress}".rstrip()
+    return ToolReply(texts.bounded(text, "look at the job later"), shown)
