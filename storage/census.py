@@ -167,6 +167,20 @@ def oldest_pending(tx: engine.Tx, collections: Mapping[str, str]) -> dict[str, i
     return {name: min(moments) for name, moments in sorted(found.items())}
 
 
+def oldest_of(tx: engine.Tx, collection: str, scope: str | None) -> int | None:
+    """Return when the document of a collection, or of one of its scopes, that has been pending longest was cleared.
+
+    Raises:
+        StoreUnavailable: it took longer than `LIMIT_S`: a scope is looked for among all that waits.
+    """
+    with tx.limited(LIMIT_S):
+        if scope is None:
+            return oldest_pending(tx, {collection: ""}).get(collection)
+        of_scope = sa.and_(candidates.PENDING, _C.collection == collection, _C.scope == scope)
+        found: int | None = tx.execute(sa.select(sa.func.min(_C.cleared_ms)).where(of_scope)).scalar_one()
+        return found
+
+
 def _jobs(tx: engine.Tx) -> dict[str, int]:
     query = sa.select(_JOBS.c.state, sa.func.count().label("jobs")).where(_ACTIVE_JOB).group_by(_JOBS.c.state)
     return {row.state: row.jobs for row in tx.execute(query)}

@@ -73,6 +73,18 @@ def settled(tx: engine.Tx, uri: str, indexed_as: int) -> Document | None:
     return None if row is None else get(tx, uri)
 
 
+def failures(tx: engine.Tx, uris: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return reason, message and time of writing of those of these documents that are failed."""
+    found = {}
+    columns = (_DOCUMENTS.c[name] for name in ("uri", "reason", "reason_message", "written_ms"))
+    query = sa.select(*columns).where(_DOCUMENTS.c.status == Status.FAILED.value)
+    for chunk in batches.chunks(list(uris)):
+        for row in tx.execute(query.where(tx.among(_DOCUMENTS.c.uri, chunk))):
+            at = serial.timestamp(row.written_ms)
+            found[row.uri] = {"reason": row.reason, "message": row.reason_message, "at": at}
+    return found
+
+
 def counts(tx: engine.Tx) -> dict[str, dict[str, int]]:
     """Return the number of documents by collection and status; what has none is left out."""
     query = (

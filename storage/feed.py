@@ -44,9 +44,14 @@ class Place:
 
 def place(tx: engine.Tx) -> Place:
     """Return where the store stands; it costs the same however much the store holds."""
-    columns = (_STORES.c[name] for name in ("store_id", "definitions_generation", "credentials_generation", "feed_seq"))
-    store_id, generation, credentials, highest, unnumbered = tx.execute(sa.select(*columns, _ANY_UNNUMBERED)).one()
-    return Place(store_id, generation, credentials, highest, bool(unnumbered))
+    row = tx.execute(sa.select(_STORES, _ANY_UNNUMBERED.label("unnumbered"))).one()
+    return Place(
+        store_id=row.store_id,
+        definitions=row.definitions_generation,
+        credentials=row.credentials_generation,
+        end=row.feed_seq,
+        unnumbered=bool(row.unnumbered),
+    )
 
 
 def page(tx: engine.Tx, after: int, limit: int, collection: str) -> tuple[list[Shown], int]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from facets import errors
-from storage import jobs, memo, outcomes, spend
+from storage import job_keys, jobs, memo, outcomes, spend
 from storage.engine import Store
 from streams.calls import Assignment
 from streams.project import Project
@@ -123,15 +123,17 @@ async def _ended(tasks: list[asyncio.Task[None]]) -> None:
 
 
 async def _keep_house(store: Store, stop: asyncio.Event, memo_rows_max: int) -> None:
-    """Drop what is old: outcomes, jobs, remembered answers beyond the bound, marks of the ledger; now and every hour.
+    """Drop what is old: outcomes, jobs and their keys, remembered answers beyond the bound, marks of the ledger.
 
-    Each transaction is bounded.
+    Now and every hour; each transaction is bounded.
     """
     while not stop.is_set():
         try:
             while await store.write(outcomes.purge, OUTCOME_DAYS, PURGE_CHUNK) >= PURGE_CHUNK:
                 pass
             while await store.write(jobs.purge, JOB_DAYS, PURGE_CHUNK):  # one job at a time
+                pass
+            while await store.write(job_keys.purge) >= job_keys.PURGED_MAX:
                 pass
             while await store.write(memo.prune, memo_rows_max, PURGE_CHUNK) >= PURGE_CHUNK:
                 pass

@@ -46,110 +46,111 @@ class Metric:
 CATALOGUE: dict[str, Metric] = {}
 
 
-def _metric(name: str, kind: Kind, says: str, *labels: str) -> str:
+def declare(name: str, kind: Kind, says: str, *labels: str) -> str:
+    """Put a metric into the catalogue; return its name."""
     CATALOGUE[name] = Metric(name, kind, labels, says)
     return name
 
 
-STORE_UP = _metric("facetline_worker_store_up", "gauge", "1 when the store answered within two seconds.")
-BROKER_UP = _metric("facetline_worker_broker_up", "gauge", "1 when the broker answered within two seconds.")
-STORE_INFO = _metric("facetline_store_info", "gauge", "Always 1; says which store it is.", "store_id")
-DOCUMENTS = _metric(
+STORE_UP = declare("facetline_worker_store_up", "gauge", "1 when the store answered within two seconds.")
+BROKER_UP = declare("facetline_worker_broker_up", "gauge", "1 when the broker answered within two seconds.")
+STORE_INFO = declare("facetline_store_info", "gauge", "Always 1; says which store it is.", "store_id")
+DOCUMENTS = declare(
     "facetline_store_documents",
     "gauge",
     "Documents by status; deleted ones are kept as guards.",
     "collection",
     "status",
 )
-PENDING = _metric(
+PENDING = declare(
     "facetline_store_pending_documents",
     "gauge",
     "Documents that wait for their answers: due now, due later (retries), or claimed, which means asked about now.",
     "collection",
     "state",
 )
-OLDEST = _metric(
+OLDEST = declare(
     "facetline_store_oldest_pending_seconds",
     "gauge",
     "How long the document that has been pending longest has waited since it was cleared; 0 when none waits.",
     "collection",
 )
-COUNTED = _metric(
+COUNTED = declare(
     "facetline_worker_counted_seconds",
     "gauge",
     "How old what is shown is: documents, pending (with unnumbered changes and unsent letters), dead_letters, or glance"
     " for all else of the store.",
     "count",
 )
-DISCARDED_TOTAL = _metric(
+DISCARDED_TOTAL = declare(
     "facetline_store_discarded_total",
     "counter",
     "Results of calls that were about something past when they came: no fault, and nothing of them was stored.",
     "result",
 )
-CRASHES = _metric(
+CRASHES = declare(
     "facetline_store_crashes_total",
     "counter",
     "Claims whose holder died or was stopped in mid-call; each may have cost one call more.",
 )
-DUPLICATES = _metric(
+DUPLICATES = declare(
     "facetline_store_duplicate_events_total",
     "counter",
     "Events whose id had been settled before, found again at another place of the log; they changed nothing.",
 )
-MISPLACED = _metric(
+MISPLACED = declare(
     "facetline_store_misplaced_keys_total",
     "counter",
     "Records on another partition than murmur2 of their key says: their producer breaks the order per document.",
 )
-LETTERS = _metric(
+LETTERS = declare(
     "facetline_store_dead_letters", "gauge", "Dead letters that are still somebody's business, by reason.", "reason"
 )
-UNSENT = _metric(
+UNSENT = declare(
     "facetline_store_unsent_dead_letters", "gauge", "Dead letters that their topic does not have as they now are."
 )
-LAG = _metric(
+LAG = declare(
     "facetline_store_lag_records",
     "gauge",
     "Offsets between the store's position and the end of the log: what is still to be applied.",
     "topic",
     "partition",
 )
-FEED_END = _metric("facetline_store_feed_end", "gauge", "The highest number that the feed has given.")
-UNNUMBERED = _metric(
+FEED_END = declare("facetline_store_feed_end", "gauge", "The highest number that the feed has given.")
+UNNUMBERED = declare(
     "facetline_store_unnumbered_changes", "gauge", "Changed documents that have no place in the feed yet."
 )
-FEED_LAG = _metric(
+FEED_LAG = declare(
     "facetline_store_feed_lag",
     "gauge",
     "Numbers of the feed that have not been published yet; a document that changed twice counts twice.",
     "topic",
 )
-SET_ASIDE = _metric(
+SET_ASIDE = declare(
     "facetline_store_set_aside_records", "gauge", "Records that Kafka did not take; each is tried again alone.", "topic"
 )
-SPENT = _metric(
+SPENT = declare(
     "facetline_store_cost_usd_total",
     "counter",
     "What calls have cost, of those whose cost is known: answers, answers that came too late, and failures.",
     "collection",
     "evaluator",
 )
-PAID_CALLS = _metric(
+PAID_CALLS = declare(
     "facetline_store_calls_total",
     "counter",
     "Calls in the ledger: all that gave an answer or told what they used up, or whose end nobody heard.",
     "collection",
     "evaluator",
 )
-UNPRICED = _metric(
+UNPRICED = declare(
     "facetline_store_unpriced_calls_total",
     "counter",
     "Calls in the ledger whose cost nobody told; they are not in the cost.",
     "collection",
     "evaluator",
 )
-SPENT_TOKENS = _metric(
+SPENT_TOKENS = declare(
     "facetline_store_tokens_total",
     "counter",
     "Tokens that calls have used up, as they reported them: input or output.",
@@ -157,52 +158,52 @@ SPENT_TOKENS = _metric(
     "evaluator",
     "kind",
 )
-SPENT_TODAY = _metric(
+SPENT_TODAY = declare(
     "facetline_store_cost_today_usd",
     "gauge",
     "What the calls of this UTC day have cost, over all collections and workers; it begins anew at midnight.",
     "evaluator",
 )
-JOBS = _metric("facetline_store_jobs", "gauge", "Reindex jobs that are not over.", "state")
+JOBS = declare("facetline_store_jobs", "gauge", "Reindex jobs that are not over.", "state")
 
-BUILD = _metric("facetline_worker_info", "gauge", "Always 1; says which version this process runs.", "version")
-EVENTS = _metric(
+BUILD = declare("facetline_worker_info", "gauge", "Always 1; says which version this process runs.", "version")
+EVENTS = declare(
     "facetline_worker_events_total",
     "counter",
     "Events settled by this process: applied, unchanged, duplicate, or rejected for a reason.",
     "outcome",
     "reason",
 )
-REDELIVERED = _metric(
+REDELIVERED = declare(
     "facetline_worker_redelivered_records_total",
     "counter",
     "Records that Kafka delivered again below the store's position; they were skipped.",
 )
-REREAD = _metric(
+REREAD = declare(
     "facetline_worker_reread_records_total",
     "counter",
     "Records read from the log itself: they did not come in order, or not at all, or after a pause.",
 )
-INCARNATIONS = _metric(
+INCARNATIONS = declare(
     "facetline_worker_topics_made_anew_total", "counter", "Partitions found to be another log than before."
 )
-BATCH_EVENTS = _metric("facetline_worker_batch_events", "histogram", "Events of one transaction.")
-BATCH_SECONDS = _metric(
+BATCH_EVENTS = declare("facetline_worker_batch_events", "histogram", "Events of one transaction.")
+BATCH_SECONDS = declare(
     "facetline_worker_batch_duration_seconds", "histogram", "How long the transaction of a batch took, retries and all."
 )
-PARTITIONS = _metric(
+PARTITIONS = declare(
     "facetline_worker_partitions", "gauge", "Partitions of the documents topic that are this process's."
 )
-WAITING = _metric(
+WAITING = declare(
     "facetline_worker_waiting", "gauge", "1 while a part waits for the store or the broker; /readyz says why.", "part"
 )
-CALL_SECONDS = _metric(
+CALL_SECONDS = declare(
     "facetline_worker_call_duration_seconds",
     "histogram",
     "How long calls took; their count is the calls made that are over.",
     "evaluator",
 )
-ENDED = _metric(
+ENDED = declare(
     "facetline_worker_claims_ended_total",
     "counter",
     "Claims that are over, by what the store made of the result: stored, failed or retried for a reason, released"
@@ -211,55 +212,55 @@ ENDED = _metric(
     "outcome",
     "reason",
 )
-REMEMBERED = _metric(
+REMEMBERED = declare(
     "facetline_worker_remembered_total", "counter", "Documents answered from memory, without a call.", "evaluator"
 )
-TOKENS = _metric(
+TOKENS = declare(
     "facetline_worker_tokens_total",
     "counter",
     "Tokens as the evaluator reported them: input or output.",
     "evaluator",
     "kind",
 )
-COST = _metric("facetline_worker_cost_usd_total", "counter", "Cost as the evaluator reported it.", "evaluator")
-IN_FLIGHT = _metric("facetline_worker_calls_in_flight", "gauge", "Calls under way.", "evaluator")
-SLOTS = _metric(
+COST = declare("facetline_worker_cost_usd_total", "counter", "Cost as the evaluator reported it.", "evaluator")
+IN_FLIGHT = declare("facetline_worker_calls_in_flight", "gauge", "Calls under way.", "evaluator")
+SLOTS = declare(
     "facetline_worker_call_slots",
     "gauge",
     "Calls at once that are allowed: the setting, less what refusals for rate taught.",
     "evaluator",
 )
-BREAKER = _metric(
+BREAKER = declare(
     "facetline_worker_breaker_state",
     "gauge",
     "1 for the state that the evaluator's breaker is in: closed, open, or half_open while it probes.",
     "evaluator",
     "state",
 )
-OPENINGS = _metric("facetline_worker_breaker_openings_total", "counter", "How often the breaker opened.", "evaluator")
-USD_LIMIT = _metric(
+OPENINGS = declare("facetline_worker_breaker_openings_total", "counter", "How often the breaker opened.", "evaluator")
+USD_LIMIT = declare(
     "facetline_worker_cost_limit_usd", "gauge", "`max_usd_per_day`, of evaluators that have one.", "evaluator"
 )
-LIMIT_REACHED = _metric(
+LIMIT_REACHED = declare(
     "facetline_worker_cost_limit_reached",
     "gauge",
     "1 while no call is made because the day's limit is reached, of evaluators that have one.",
     "evaluator",
 )
-MISCONFIGURED = _metric(
+MISCONFIGURED = declare(
     "facetline_worker_evaluator_misconfigured",
     "gauge",
     "1 while the breaker is not closed because of a key, a quota or a setting that somebody must mend.",
     "evaluator",
 )
-ACTIVE = _metric(
+ACTIVE = declare(
     "facetline_worker_definition_active",
     "gauge",
     "1 when this process's definition is the active one; with 0 it makes no calls for the collection.",
     "collection",
 )
-PUBLISHER = _metric("facetline_worker_publisher", "gauge", "1 in the one process that was elected to publish.")
-PUBLISHED = _metric("facetline_worker_published_records_total", "counter", "Records sent to the facets topic.")
+PUBLISHER = declare("facetline_worker_publisher", "gauge", "1 in the one process that was elected to publish.")
+PUBLISHED = declare("facetline_worker_published_records_total", "counter", "Records sent to the facets topic.")
 
 
 class Page:
@@ -312,7 +313,7 @@ def page(members: Members, seen: Seen) -> Page:
     if members.writer is not None:
         _of_writer(made, members.writer.stats)
     if members.work is not None:
-        _of_chain(made, members.work.side_chain)
+        of_chain(made, members.work.side_chain)
     _of_parts(made, members)
     return made
 
@@ -395,7 +396,8 @@ def _of_writer(made: Page, stats: write_worker.Stats) -> None:
     made.add_histogram(BATCH_SECONDS, stats.batch_seconds)
 
 
-def _of_chain(made: Page, chain: SideChain) -> None:
+def of_chain(made: Page, chain: SideChain) -> None:
+    """Add what a process's side chain has done."""
     stats = chain.stats
     for lane in chain.lanes:
         if lane.name in stats.call_seconds:

@@ -90,7 +90,7 @@ class Pipeline:
         self.project = project
         self.work: Classifying | None = None
         self._writer = writer
-        self._source = source
+        self.source = source
         self._followers: dict[str, Follower] = {}
 
     async def close(self) -> None:
@@ -127,6 +127,8 @@ class Pipeline:
         event_id: str | None = None,
         wait: Wait = "answered",
         timeout_s: float = 60.0,
+        source: str | None = None,
+        active: Definitions | None = None,
     ) -> dict[str, Any]:
         """Write a document and return the object of DESIGN §8 for `PUT`.
 
@@ -134,22 +136,33 @@ class Pipeline:
         are there (or failed, or a later write has taken over), or with `status: pending` after `timeout_s`; sooner when
         its evaluator is known to need mending, or to have spent what it may: `standstill.of` says so.
 
+        `source` is whose event it is, within which `event_id` is new; `active` the definitions that it is judged by, if
+        they are known already.
+
         Raises:
             InvalidEvent: the write was refused; `reason` says why. Nothing was changed.
             WriteInDoubt: not acknowledged in time; it will not be applied later, the same `event_id` may be sent again.
         """
         deadline_ms = await self._writer.deadline_ms()
-        headers = Headers(self._source, event_id or new_id(), deadline_ms)
-        sent = sent_write(await self.definitions(), NewDocument(uri, body, state, headers.event_id), headers)
+        headers = Headers(source or self.source, event_id or new_id(), deadline_ms)
+        sent = sent_write(active or await self.definitions(), NewDocument(uri, body, state, headers.event_id), headers)
         return await self._send_one(sent, wait, timeout_s)
 
     async def delete(
-        self, uri: str, *, event_id: str | None = None, wait: Wait = "applied", timeout_s: float = 60.0
+        self,
+        uri: str,
+        *,
+        event_id: str | None = None,
+        wait: Wait = "applied",
+        timeout_s: float = 60.0,
+        source: str | None = None,
+        active: Definitions | None = None,
     ) -> dict[str, Any]:
         """Delete a document and return the object of DESIGN §8 for `DELETE`; an absent one is no error."""
         deadline_ms = await self._writer.deadline_ms()
-        headers = Headers(self._source, event_id or new_id(), deadline_ms)
-        return await self._send_one(sent_delete(await self.definitions(), uri, headers), wait, timeout_s)
+        headers = Headers(source or self.source, event_id or new_id(), deadline_ms)
+        sent = sent_delete(active or await self.definitions(), uri, headers)
+        return await self._send_one(sent, wait, timeout_s)
 
     async def write_many(
         self, active: Definitions, rows: Sequence[NewDocument], *, source: str, collection: str | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from facets import errors
-from storage import jobs, spend
+from storage import job_keys, jobs, spend
 from streams.matching import matching
 from streams.pipeline import Pipeline
 from streams.token_bucket import TOKENS_PER_BYTE
@@ -18,17 +18,26 @@ LISTED_MAX = 1_000
 PAGE = 5_000
 
 
-async def start(pipeline: Pipeline, request: jobs.JobRequest) -> jobs.Job:
+async def start(
+    pipeline: Pipeline, request: jobs.JobRequest, *, credential: str = "", key: str | None = None
+) -> jobs.Job:
     """Create the job, or join the running one that was asked for in the same way.
+
+    With a `key` the same request of that `credential` again returns the same job, also when it is over.
 
     Raises:
         UnknownCollection, InvalidFilter: the request is wrong.
         Conflict: another reindex of the same documents is running.
+        KeyReused: the key came with another request before.
     """
     await _check(pipeline, request)
     if request.filter is not None:
         await matching(pipeline.follower(request.collection), request, "", 1)  # refuse a wrong filter before all else
-    job, _joined = await pipeline.store.write(jobs.create, uuid.uuid4().hex[:12], request)
+    job_id = uuid.uuid4().hex[:12]
+    if key is None:
+        job, _joined = await pipeline.store.write(jobs.create, job_id, request)
+    else:
+        job, _joined = await pipeline.store.write(job_keys.create, job_id, request, credential, key)
     return job
 
 

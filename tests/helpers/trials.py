@@ -109,7 +109,7 @@ class Trial(Case):
         await eventually(nothing_pending, deadline_s=SETTLED_S, every_s=0.1, what="every document is settled")
 
     async def _outcome(self, written: Written) -> Outcome | None:
-        return await self.pipeline.store.read(outcomes.find, self.pipeline._source, written.event_id)
+        return await self.pipeline.store.read(outcomes.find, self.pipeline.source, written.event_id)
 
     def _each_write_ended(self, found: dict[str, Outcome | None]) -> None:
         for each in self.written:

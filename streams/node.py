@@ -1,0 +1,330 @@
+"""The node over a real pipeline: what the API, the page and the agents' tools are made on (`facets.node`).
+
+A read comes from views that are kept current behind its back and asks the store nothing; documents whole, events and
+jobs come from the store. Every method judges its caller first: rights, then what the caller can see. Definitions and
+credentials are as new as the last look at the store, a fraction of a second.
+"""
+
+import asyncio
+import hmac
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from facets import documents, errors, tokens
+from facets.definitions import Definition, Definitions
+from facets.node import LOCAL, NOW, Caller, Check, Freshness, ReindexRequest, Rows, Wait
+from facets.selection import Selection
+from storage import credentials, jobs, outcomes
+from storage import documents as documents_
+from streams import freshness as freshness_
+from streams import node_health, node_jobs, node_metrics, node_overview, reindexing
+from streams import node_rights as rights
+from streams.live_views import LiveViews
+from streams.node_metrics import Measures
+from streams.pipeline import shown
+
+if TYPE_CHECKING:
+    from streams.pipeline import Pipeline
+
+TOKEN_CHARS_MAX = 512
+STORE_S = 5.0
+"""How long a read of the store may take; the store itself tries for longer."""
+
+
+class PipelineNode:
+    """Serves an open pipeline. Made by `open_node`."""
+
+    def __init__(self, pipeline: "Pipeline", views: LiveViews, *, loopback: bool = True, secret: str = "") -> None:
+        """`loopback` False: nobody is `LOCAL`. `secret` is the token of commands on this machine; "" is nobody's."""
+        self.pipeline = pipeline
+        self.views = views
+        self.measures = Measures()
+        self.standing = node_health.Standing()
+        self._loopback = loopback
+        self._secret = credentials.digest(secret) if secret else ""
+        self._following: asyncio.Task[None] | None = None
+
+    def followed_by(self, task: "asyncio.Task[None]") -> None:
+        """Name the task that keeps the views, for health."""
+        self._following = task
+
+    # Who asks
+
+    async def authenticate(self, token: str | None) -> Caller | None:
+        """Return whose token this is; see `Node`. Tokens are compared by their hashes, which tell nothing by time."""
+        known = self.views.known
+        if token is None:
+            return LOCAL if self._loopback and not known.has_credentials else None
+        given = credentials.digest(token[:TOKEN_CHARS_MAX])
+        if hmac.compare_digest(given, self._secret):
+            return rights.COMMAND
+        found = known.by_digest.get(given)
+        if found is None:
+            return None
+        return Caller(found.id, frozenset(found.rights), found.scope)  # type: ignore[arg-type]
+
+    async def needs_tokens(self) -> bool:
+        """Say whether requests without a token are refused."""
+        return not self._loopback or self.views.known.has_credentials
+
+    # Collections
+
+    async def definitions(self, caller: Caller) -> Definitions:
+        """Return the active definitions that the caller sees."""
+        return rights.visible(self.views.known.definitions, caller)
+
+    async def collections(self, caller: Caller, *, agents: bool = False) -> list[dict[str, Any]]:
+        """Return every collection that the caller sees, with `agents` those that agents may."""
+        rights.need(caller, "read")
+        seen = rights.visible(self.views.known.definitions, caller).by_name
+        return [await self._collection(caller, each) for each in seen.values() if each.llm_readable or not agents]
+
+    async def collection(self, caller: Caller, name: str) -> dict[str, Any]:
+        """Return a collection with its counts."""
+        rights.need(caller, "read")
+        return await self._collection(caller, self._definition(caller, name))
+
+    async def _collection(self, caller: Caller, definition: Definition) -> dict[str, Any]:
+        await self._reached(caller, definition.name, NOW)
+        async with self._measured("counts"):
+            found = await node_overview.counts(self.views, definition, caller.scope)
+        return {**node_overview.shown(definition), **found}
+
+    def _definition(self, caller: Caller, name: str) -> Definition:
+        return rights.definition_of(self.views.known.definitions, caller, name)
+
+    # Documents
+
+    async def write(
+        self,
+        caller: Caller,
+        uri: str,
+        *,
+        body: str | None,
+        state: dict[str, Any] | None,
+        event_id: str | None,
+        wait: Wait,
+        timeout_s: float,
+    ) -> dict[str, Any]:
+        """Write a document under the caller's source."""
+        rights.need(caller, "write")
+        rights.check_uri(uri, caller)
+        try:
+            return await self.pipeline.write(
+                uri,
+                body=body,
+                state=state,
+                event_id=event_id,
+                wait=wait,
+                timeout_s=timeout_s,
+                source=self._source(caller),
+                active=rights.visible(self.views.known.definitions, caller),
+            )
+        finally:
+            self.views.wake()
+
+    async def delete(
+        self, caller: Caller, uri: str, *, event_id: str | None, wait: Wait, timeout_s: float
+    ) -> dict[str, Any]:
+        """Delete a document under the caller's source."""
+        rights.need(caller, "write")
+        rights.check_uri(uri, caller)
+        try:
+            return await self.pipeline.delete(
+                uri,
+                event_id=event_id,
+                wait=wait,
+                timeout_s=timeout_s,
+                source=self._source(caller),
+                active=rights.visible(self.views.known.definitions, caller),
+            )
+        finally:
+            self.views.wake()
+
+    async def get(self, caller: Caller, uri: str, freshness: Freshness = NOW) -> dict[str, Any]:
+        """Return a document whole, from the store of record: nothing is newer."""
+        rights.need(caller, "read")
+        rights.check_uri(uri, caller)
+        wanted = self._tokens(caller, freshness)
+        await freshness_.applied(self.pipeline.store, wanted, freshness.wait_ms)
+        found = await self._stored(documents_.get, uri)
+        if found is None or found.status is documents.Status.DELETED:
+            raise rights.no_document(uri)
+        token = tokens.WriteToken(self.pipeline.store.store_id, uri, found.version)
+        return {**shown(found), "token": tokens.encode(token)}
+
+    async def event(self, caller: Caller, event_id: str) -> dict[str, Any]:
+        """Return what became of an event of this caller's source."""
+        found = await self._stored(outcomes.find, self._source(caller), event_id)
+        if found is None:
+            if self.pipeline.settings.runtime == "local":  # an event that was logged has its outcome
+                raise errors.NotFound(f"no event {event_id[:80]!r} of this token")
+            return {"event_id": event_id, "uri": None, "outcome": "pending"}
+        numbers = {"version": found.version, "revision": found.revision, "indexed_as": found.indexed_as}
+        said = {"reason": found.reason, "message": found.message}
+        return {"event_id": event_id, "uri": found.uri, "outcome": found.outcome, **said, **numbers}
+
+    # Search
+
+    async def search(self, caller: Caller, selection: Selection, freshness: Freshness = NOW) -> dict[str, Any]:
+        """Return the reply of DESIGN §8 without its links, from the latest snapshot that is new enough."""
+        selection = self._selection(caller, selection)
+        await self._reached(caller, selection.collection, freshness)
+        async with self._measured("search"), self.views.using(selection.collection) as live:
+            return await self.views.read(live.view.search, selection)
+
+    async def rows(self, caller: Caller, selection: Selection, freshness: Freshness = NOW) -> Rows:
+        """Return all that a selection finds, of one snapshot."""
+        del selection, freshness
+        rights.need(caller, "read")
+        raise errors.NotFound("streams are not served here yet")
+
+    async def sql_of(self, caller: Caller, selection: Selection) -> str:
+        """Return the statement that counts what the selection finds."""
+        selection = self._selection(caller, selection)
+        await self._reached(caller, selection.collection, NOW)
+        async with self.views.using(selection.collection) as live:
+            return await self.views.read(live.view.sql_of, selection)
+
+    async def sql(
+        self, caller: Caller, text: str, params: Mapping[str, Any], *, limit: int, timeout_ms: int
+    ) -> dict[str, Any]:
+        """Run one read-only statement in a child process."""
+        rights.need(caller, "sql")
+        del text, params, limit, timeout_ms
+        raise errors.NotFound("SQL is not served here yet")
+
+    # Jobs
+
+    async def reindex(self, caller: Caller, request: ReindexRequest, *, key: str | None = None) -> dict[str, Any]:
+        """Start or join a job and return it."""
+        self._check_admin(caller, request.collection)
+        return await node_jobs.start(self.pipeline, caller, request, key)
+
+    async def plan(self, caller: Caller, request: ReindexRequest) -> dict[str, Any]:
+        """Return the reply of a dry run."""
+        self._check_admin(caller, request.collection)
+        return await node_jobs.plan(self.pipeline, request)
+
+    async def jobs(self, caller: Caller) -> list[dict[str, Any]]:
+        """Return the newest jobs, newest first."""
+        self._check_admin(caller)
+        return await node_jobs.listed(self.pipeline)
+
+    async def job(self, caller: Caller, job_id: str) -> dict[str, Any]:
+        """Return one job."""
+        self._check_admin(caller)
+        return await reindexing.result(self.pipeline, job_id)
+
+    async def job_items(
+        self, caller: Caller, job_id: str, *, status: str, cursor: str | None, limit: int
+    ) -> dict[str, Any]:
+        """Return a page of a job's documents."""
+        self._check_admin(caller)
+        return await node_jobs.items(self.pipeline, job_id, status=status, cursor=cursor, limit=limit)
+
+    async def cancel(self, caller: Caller, job_id: str) -> dict[str, Any]:
+        """Cancel a job and return it."""
+        self._check_admin(caller)
+        await self.pipeline.store.write(jobs.cancel, job_id)
+        return await reindexing.result(self.pipeline, job_id)
+
+    # How it stands
+
+    async def strip(self, caller: Caller, collection: str) -> dict[str, Any]:
+        """Return the pipeline strip of one collection."""
+        rights.need(caller, "read")
+        definition = self._definition(caller, collection)
+        await self._reached(caller, definition.name, NOW)
+        return await node_overview.strip(self.pipeline, self.views, definition, caller)
+
+    async def failures(self, caller: Caller, collection: str, *, limit: int) -> list[dict[str, Any]]:
+        """Return failed documents, those written last first."""
+        rights.need(caller, "read")
+        definition = self._definition(caller, collection)
+        await self._reached(caller, definition.name, NOW)
+        return await node_overview.failures(self.pipeline, self.views, definition, caller, limit)
+
+    async def alive(self) -> Sequence[Check]:
+        """Return the checks of `/livez`."""
+        work = self.pipeline.work
+        dead = [] if work is None else [task.get_name() for task in work.tasks if task.done()]
+        following = self._following is None or not self._following.done()
+        return node_health.alive(self.views, following, [] if self.standing.stopping else dead)
+
+    async def ready(self) -> Sequence[Check]:
+        """Return the checks of `/readyz`."""
+        return await node_health.ready(self.pipeline, self.views, self.standing)
+
+    async def metrics(self, accept: str) -> tuple[bytes, str]:
+        """Return the metrics page and its content type."""
+        found = {}
+        for name, definition in self.views.known.definitions.by_name.items():
+            if name not in self.views.unbuilt():
+                found[name] = (await node_overview.counts(self.views, definition, None))["counts"]
+        return node_metrics.rendered(node_metrics.page(self.pipeline, self.views, self.measures, found), accept)
+
+    # Inside
+
+    def _source(self, caller: Caller) -> str:
+        return rights.source_of(caller, self.pipeline.source)
+
+    def _check_admin(self, caller: Caller, collection: str | None = None) -> None:
+        rights.need(caller, "admin")
+        if caller.scope is not None:  # no such token is ever made
+            raise errors.Forbidden("this needs a token without a scope")
+        if collection is not None:
+            self._definition(caller, collection)
+
+    def _selection(self, caller: Caller, selection: Selection) -> Selection:
+        rights.need(caller, "read")
+        definition = self._definition(caller, selection.collection)
+        return rights.narrowed(selection, caller) if definition.scoped else selection
+
+    def _tokens(self, caller: Caller, freshness: Freshness) -> list[tokens.Token]:
+        return freshness_.check(freshness, caller, self._source(caller), self.pipeline.store.store_id)
+
+    async def _reached(self, caller: Caller, collection: str, freshness: Freshness) -> None:
+        wanted = self._tokens(caller, freshness)
+        await freshness_.reached(self.views, self.pipeline.store, collection, wanted, freshness.wait_ms, caller.scope)
+
+    async def _stored(self, function: Any, *given: Any) -> Any:
+        try:
+            async with asyncio.timeout(STORE_S):
+                return await self.pipeline.store.read(function, *given)
+        except TimeoutError:
+            raise errors.StoreUnavailable(f"the store did not answer within {STORE_S:g} s") from None
+
+    @asynccontextmanager
+    async def _measured(self, kind: str) -> AsyncIterator[None]:
+        started_s = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.measures.search(kind, time.perf_counter() - started_s)
+
+
+@asynccontextmanager
+async def open_node(pipeline: "Pipeline", *, loopback: bool = True, secret: str = "") -> AsyncIterator[PipelineNode]:
+    """Serve an open pipeline while the body runs: its views are kept current until then.
+
+    Raises:
+        StoreUnavailable: the store cannot be seen now.
+    """
+    views = LiveViews(pipeline.store)
+    node = PipelineNode(pipeline, views, loopback=loopback, secret=secret)
+    stop = asyncio.Event()
+    following: asyncio.Task[None] | None = None
+    try:
+        await views.look()
+        following = asyncio.create_task(views.run(stop), name="views")
+        node.followed_by(following)
+        yield node
+    finally:
+        stop.set()
+        views.wake()
+        if following is not None:
+            await asyncio.wait({following})
+        await views.close()
