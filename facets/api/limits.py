@@ -22,7 +22,7 @@ class Limits:
     stall_s: float = 20.0
     stream_s: float = 600.0
     linger_s: float = 2.0
-    connections: int = 1_000
+    connections: int = 500
     searches: int = 8
     streams: int = 4
     statements: int = 4

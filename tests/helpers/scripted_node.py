@@ -45,6 +45,7 @@ class Rows:
     async def pages(self) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
         """Return the rows, page by page."""
         while self.given < self.total:
+            await asyncio.sleep(0)  # as a page of a real snapshot comes from a thread
             page = range(self.given, min(self.total, self.given + ROWS_A_PAGE))
             self.given += len(page)
             yield [{"doc_uri": f"tickets/t{n}", "topic": "billing", "state_title": "x" * self._width} for n in page]

@@ -1,0 +1,167 @@
+"""One connection: uvicorn's HTTP/1.1, with an end to everything a client can make it wait for.
+
+A request's head must come in time; a reply must be read on; what is sent after its answer is passed over for a moment
+only. When there are as many connections as may be, the one that has been idle for longest makes room, so that those
+who only hold connections never keep out those who ask. What is no HTTP is answered in the one shape of all problems.
+"""
+
+import asyncio
+import sys
+from http import HTTPStatus
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from facets.api import problems
+from facets.api.limits import Limits
+from facets.api.problems import Problem
+
+
+class BoundedProtocol(H11Protocol):
+    """A connection under `limits`; made by uvicorn, as `server_options` says."""
+
+    limits = Limits()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._idle_since = self.loop.time()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is being answered."""
+        cycle = getattr(self, "cycle", None)  # uvicorn declares it as if there were always one
+        return cycle is None or cycle.response_complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection, or turn it away when none makes room."""
+        room = len(self.connections) < self.limits.connections or self._make_room()
+        super().connection_made(transport)
+        if room:
+            self._arm("head", self.limits.request_s, self._head_is_late)
+        else:
+            self._refuse(Problem("busy", f"{self.limits.connections} connections are open, all of them at work"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        for name in list(self._timers):
+            self._disarm(name)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what a client sent."""
+        super().data_received(data)
+        if not self.idle or self.transport.is_closing():
+            self._disarm("head")
+        elif self.conn.their_state is h11.IDLE:
+            self._arm("head", self.limits.request_s, self._head_is_late)
+
+    def on_response_complete(self) -> None:
+        """Go on to the next request, or give a client a moment to stop sending this one."""
+        self._idle_since = self.loop.time()
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._arm("stall", self.limits.stall_s, self.transport.abort)
+        elif self.idle and self.conn.their_state is h11.SEND_BODY:
+            self._arm("linger", self.limits.linger_s, self.transport.abort)
+
+    def handle_events(self) -> None:
+        """Handle what came in; the end of a request that was answered early ends its moment."""
+        super().handle_events()
+        if self.conn.their_state is not h11.SEND_BODY:
+            self._disarm("linger")
+
+    def pause_writing(self) -> None:
+        """Wait for the client to read on, not for ever."""
+        super().pause_writing()
+        self._arm("stall", self.limits.stall_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on writing."""
+        self._disarm("stall")
+        super().resume_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection that nothing more came on; what is unread of the last reply is not waited for for ever."""
+        super().timeout_keep_alive_handler()
+        self._arm("stall", self.limits.stall_s, self.transport.abort)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP. Called while the error is handled, which alone says what is wrong."""
+        error = sys.exc_info()[1]
+        too_large = getattr(error, "error_status_hint", 400) == 431  # noqa: PLR2004 (HTTP's number)
+        self._refuse(Problem("head-too-large" if too_large else "bad-request", msg))
+
+    def _should_upgrade(self) -> bool:
+        return False  # there is nothing to upgrade to; a request that offers it is answered as it is
+
+    def _make_room(self) -> bool:
+        """Cut the connection that has been idle for longest."""
+        idle = [each for each in self.connections if isinstance(each, BoundedProtocol) and each.idle]
+        if not idle:
+            return False
+        oldest = min(idle, key=lambda each: each._idle_since)  # noqa: SLF001 (our own class)
+        oldest.transport.abort()
+        self.connections.discard(oldest)
+        return True
+
+    def _head_is_late(self) -> None:
+        self._refuse(Problem("request-timeout", f"no whole request within {self.limits.request_s:g} s"))
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer without the application, and close."""
+        if self.transport.is_closing():
+            return
+        if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
+            self.transport.abort()
+            return
+        body = problems.encoded(problem.members("/"))
+        headers = {
+            "Content-Type": problems.MEDIA_TYPE,
+            "Content-Length": str(len(body)),
+            "Connection": "close",
+            **problem.headers,
+        }
+        response = h11.Response(
+            status_code=problem.status, headers=list(headers.items()), reason=HTTPStatus(problem.status).phrase
+        )
+        parts = (response, h11.Data(data=body), h11.EndOfMessage())
+        self.transport.write(b"".join(self.conn.send(part) or b"" for part in parts))
+        self.transport.close()
+        self._arm("stall", self.limits.stall_s, self.transport.abort)
+
+    def _arm(self, name: str, after_s: float, then: Any) -> None:
+        """Do something after a time, unless disarmed; a timer that runs already goes on."""
+        if name not in self._timers:
+            self._timers[name] = self.loop.call_later(after_s, self._fire, name, then)
+
+    def _disarm(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _fire(self, name: str, then: Any) -> None:
+        del self._timers[name]
+        then()
+
+
+HEAD_BYTES_MAX = 64 * 1024
+"""A request's line and headers: room for a long search by address, and for tokens in `at_least`."""
+KEEP_ALIVE_S = 5
+
+
+def server_options(limits: Limits) -> dict[str, Any]:
+    """Return what `uvicorn.Config` is given besides application, address and logging."""
+    return {
+        "http": type("BoundedProtocol", (BoundedProtocol,), {"limits": limits}),
+        "ws": "none",
+        "lifespan": "on",
+        "h11_max_incomplete_event_size": HEAD_BYTES_MAX,
+        "timeout_keep_alive": KEEP_ALIVE_S,
+        "backlog": limits.connections,
+        # Whoever can reach the port could write these headers: nothing here goes by them.
+        "proxy_headers": False,
+        "server_header": False,
+        "access_log": False,
+    }

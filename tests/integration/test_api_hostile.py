@@ -1,0 +1,318 @@
+"""Slow, stuck, half, huge and many: whatever clients do, the API answers the others, and lets nothing go on for ever.
+
+Method: raw sockets at a real uvicorn, with limits so short that a test needs no patience. Nothing is asserted on time:
+what must end is awaited, and pytest's own limit is the proof that it does.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import httpx
+import pytest
+import scripted_node
+from listening import Server, listening
+from polling import eventually
+
+from facets.api.application import application
+from facets.api.limits import Limits
+
+SHORT = Limits(request_s=0.3, stall_s=0.3, linger_s=0.3, wait_s=0.2, connections=20, searches=2, waiting=4, streams=1)
+SEARCH = b"GET /v1/collections/tickets/search HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+PUT = (
+    b"PUT /v1/documents/tickets/t1?wait=answered HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    b"Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+)
+CSV = b"GET /v1/collections/tickets/search.csv HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+class Client:
+    """A raw connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, data: bytes) -> None:
+        """Send."""
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def rest(self) -> bytes:
+        """Read until the server closes; a connection that was cut has no more."""
+        with contextlib.suppress(ConnectionError):
+            return await self.reader.read()
+        return b""
+
+    async def reply(self) -> tuple[int, dict[str, object]]:
+        """Read one reply with a length."""
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        lines = head.decode().splitlines()
+        headers = dict(line.lower().split(": ", 1) for line in lines[1:] if line)
+        body = await self.reader.readexactly(int(headers["content-length"]))
+        return int(lines[0].split()[1]), json.loads(body)
+
+    def close(self) -> None:
+        """Go away."""
+        self.writer.transport.abort()
+
+
+@contextlib.asynccontextmanager
+async def connected(server: Server, data: bytes = b"") -> AsyncIterator[Client]:
+    """Connect and send."""
+    client = Client(*await asyncio.open_connection("127.0.0.1", server.port))
+    await client.send(data)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+@pytest.fixture
+def node() -> scripted_node.ScriptedNode:
+    """The node that is served."""
+    return scripted_node.ScriptedNode()
+
+
+@pytest.fixture
+async def server(node: scripted_node.ScriptedNode) -> AsyncIterator[Server]:
+    """A server with short limits."""
+    async with listening(application(node, loopback=True, limits=SHORT), SHORT) as made:
+        yield made
+
+
+def status_of(reply: bytes) -> int:
+    """Return the status of a reply."""
+    return int(reply.split(b" ", 2)[1])
+
+
+def problem_of(reply: bytes) -> dict[str, object]:
+    """Return the problem in a reply."""
+    head, _, body = reply.partition(b"\r\n\r\n")
+    assert b"application/problem+json" in head.lower()
+    return json.loads(body)
+
+
+@pytest.mark.parametrize("data", [b"", b"GET /livez HT", b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "])
+async def test_half_a_head_is_waited_for_so_long(server: Server, data: bytes):
+    """Whoever sends nothing, or no whole head, is told so in the one shape and cut off."""
+    async with connected(server, data) as client:
+        reply = await client.rest()
+
+    assert status_of(reply) == 408
+    assert problem_of(reply)["type"] == "/v1/problems/request-timeout"
+
+
+async def test_half_a_head_after_a_reply_is_waited_for_so_long(server: Server):
+    """A connection that is kept alive gets no more patience for its second request."""
+    async with connected(server, b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n") as client:
+        first = await client.reply()
+        await client.send(b"GET /li")
+        reply = await client.rest()
+
+    assert first == (200, {"status": "alive"})
+    assert status_of(reply) == 408
+
+
+async def test_a_slow_body_is_waited_for_so_long(server: Server, node: scripted_node.ScriptedNode):
+    """A body that drips is not waited for to its end, however busy its sender seems."""
+    head = b"PUT /v1/documents/tickets/t1 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    async with connected(server, head + b"Content-Length: 1000\r\n\r\n{") as client:
+
+        async def drip() -> None:
+            with contextlib.suppress(ConnectionError):
+                while True:
+                    await client.send(b" ")
+                    await asyncio.sleep(0.02)
+
+        dripping = asyncio.create_task(drip())
+        status, problem = await client.reply()
+        dripping.cancel()
+
+    assert (status, problem["type"]) == (408, "/v1/problems/request-timeout")
+    assert node.asked == []
+
+
+async def test_a_huge_body_is_refused_before_it_is_read(server: Server, node: scripted_node.ScriptedNode):
+    """A declared length above the limit is answered at once, without a byte of the body."""
+    head = b"PUT /v1/documents/tickets/t1 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    async with connected(server, head + b"Content-Length: 5242881\r\n\r\n") as client:
+        status, problem = await client.reply()
+        rest = await client.rest()
+
+    assert (status, problem["type"]) == (413, "/v1/problems/too-large")
+    assert rest == b""
+    assert node.asked == []
+
+
+async def test_an_endless_body_is_refused_where_it_is_too_large(server: Server, node: scripted_node.ScriptedNode):
+    """A body without a length is read as far as the limit, and its sender cut off."""
+    head = b"PUT /v1/documents/tickets/t1 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+    async with connected(server, head + b"Transfer-Encoding: chunked\r\n\r\n") as client:
+
+        async def pour() -> int:
+            sent = 0
+            with contextlib.suppress(ConnectionError):
+                while True:
+                    await client.send(chunk)
+                    sent += 1
+            return sent
+
+        pouring = asyncio.create_task(pour())
+        status, problem = await client.reply()
+        await pouring  # ends because the connection does
+
+    assert (status, problem["type"]) == (413, "/v1/problems/too-large")
+    assert node.asked == []
+
+
+async def test_a_client_that_has_sent_all_of_a_huge_body_reads_why(server: Server):
+    """A plain client that sends first and reads then still gets the refusal, not a broken connection."""
+    async with httpx.AsyncClient(base_url=server.url) as client:
+        reply = await client.put(
+            "/v1/documents/tickets/t1", content=b" " * 5_300_000, headers={"content-type": "application/json"}
+        )
+
+    assert reply.status_code == 413
+
+
+async def test_what_is_no_http_is_answered_in_the_one_shape(server: Server):
+    """Bytes that are no request are a 400 with a problem."""
+    async with connected(server, b"\x16\x03\x01\x02\x00\r\n\r\n") as client:
+        reply = await client.rest()
+
+    assert status_of(reply) == 400
+    assert problem_of(reply)["type"] == "/v1/problems/bad-request"
+
+
+async def test_a_huge_head_is_answered_in_the_one_shape(server: Server):
+    """Headers without an end are refused where they are too large."""
+    async with connected(server, b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 70_000) as client:
+        reply = await client.rest()
+
+    assert status_of(reply) == 431
+    assert problem_of(reply)["type"] == "/v1/problems/head-too-large"
+
+
+async def test_an_upgrade_is_passed_over(server: Server):
+    """A request that offers another protocol is answered as it is."""
+    head = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+    async with connected(server, head) as client:
+        assert await client.reply() == (200, {"status": "alive"})
+
+
+async def test_those_who_only_hold_connections_make_room(server: Server):
+    """With many times as many idle connections as may be open, whoever asks is answered, each time."""
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(3 * SHORT.connections):
+            await stack.enter_async_context(connected(server, b"GET /li"))
+            async with connected(server, b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n") as client:
+                assert await client.reply() == (200, {"status": "alive"})
+            assert server.connections <= SHORT.connections
+
+
+async def test_more_requests_at_once_than_connections_are_told_to_come_again(
+    server: Server, node: scripted_node.ScriptedNode
+):
+    """When every connection is at work, one more is told so at once and loses nobody's work."""
+    node.hold = asyncio.Event()
+    async with contextlib.AsyncExitStack() as stack:
+        get = b"GET /v1/documents/tickets/t1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        working = [await stack.enter_async_context(connected(server, get)) for _ in range(SHORT.connections)]
+        await eventually(lambda: node.held == SHORT.connections, every_s=0.005)
+        async with connected(server) as late:
+            reply = await late.rest()
+        node.hold.set()
+        replies = [await client.reply() for client in working]
+
+    assert status_of(reply) == 503
+    assert b"retry-after: 1" in reply.lower()
+    assert [status for status, _ in replies] == [200] * SHORT.connections
+
+
+async def test_a_bounded_number_of_searches_runs_at_once(server: Server, node: scripted_node.ScriptedNode):
+    """The others wait for a bounded time, a bounded number of them; then they are told to come again."""
+    node.hold = asyncio.Event()
+    async with contextlib.AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(connected(server, SEARCH)) for _ in range(9)]
+        await eventually(lambda: node.held == SHORT.searches, every_s=0.005)
+        told = [await client.reply() for client in clients[SHORT.searches :]]
+        still = await asyncio.gather(*(httpx_get(server, "/livez") for _ in range(3)))
+        node.hold.set()
+        answered = [await client.reply() for client in clients[: SHORT.searches]]
+
+    assert {(status, problem["type"]) for status, problem in told} == {(503, "/v1/problems/busy")}
+    assert still == [200] * 3
+    assert [status for status, _ in answered] == [200] * SHORT.searches
+    assert node.most_held == SHORT.searches
+
+
+async def httpx_get(server: Server, path: str) -> int:
+    """Return the status of a plain GET."""
+    async with httpx.AsyncClient(base_url=server.url) as client:
+        return (await client.get(path)).status_code
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        SEARCH,
+        PUT,
+        CSV,
+    ],
+    ids=["search", "write", "rows"],
+)
+async def test_work_that_nobody_waits_for_any_more_is_given_up(
+    server: Server, node: scripted_node.ScriptedNode, request_: bytes
+):
+    """A client that goes away in the middle takes its work with it, and its slot is free again."""
+    node.hold = asyncio.Event()
+    for _ in range(2 * SHORT.searches):
+        async with connected(server, request_):
+            await eventually(lambda: node.held == 1, every_s=0.005)
+        await eventually(lambda: node.held == 0, every_s=0.005)
+
+    assert node.canceled == 2 * SHORT.searches
+
+
+async def test_a_reader_that_stops_reading_gives_the_snapshot_up(server: Server, node: scripted_node.ScriptedNode):
+    """A stream whose reader takes nothing more is cut; not many more pages were made than what lies in between."""
+    node.rows_ = scripted_node.Rows(1_000_000, width=1_000)
+    async with connected(server, CSV) as client:
+        await client.reader.readuntil(b"\r\n\r\n")
+        client.writer.transport.pause_reading()
+        await node.rows_.closed.wait()
+
+    assert node.rows_.given < 100_000
+    assert await httpx_get(server, "/livez") == 200
+
+
+async def test_a_reader_that_goes_away_gives_the_snapshot_up(server: Server, node: scripted_node.ScriptedNode):
+    """A stream ends with its reader, and the next one finds its slot free."""
+    for _ in range(2 * SHORT.streams):
+        node.rows_ = scripted_node.Rows(1_000_000, width=1_000)
+        async with connected(server, CSV) as client:
+            await client.reader.readuntil(b"\r\n\r\n")
+        await node.rows_.closed.wait()
+
+    node.rows_ = scripted_node.Rows(1)
+    assert await httpx_get(server, "/v1/collections/tickets/search.csv") == 200
+
+
+async def test_a_stream_that_lasts_too_long_ends_without_its_end(node: scripted_node.ScriptedNode):
+    """The snapshot is held for a bounded time; a reader who is slower sees that the end is missing."""
+    limits = replace(SHORT, stream_s=0.1, stall_s=10)
+    node.rows_ = scripted_node.Rows(1_000_000, width=10_000)
+    async with (
+        listening(application(node, loopback=True, limits=limits), limits) as server,
+        connected(server) as client,
+    ):
+        await client.send(CSV)
+        everything = await client.rest()
+        await node.rows_.closed.wait()
+
+    assert status_of(everything) == 200
+    assert not everything.endswith(b"0\r\n\r\n")
