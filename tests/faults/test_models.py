@@ -8,8 +8,9 @@ import math
 import os
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import asked_models
@@ -29,6 +30,7 @@ from storage.jobs import JobRequest
 from streams import reindexing
 
 SECONDS_TO_LOAD = 60.0
+SHARED = {"call_s": 2.0, "concurrency": 16, "tries_max": 6}
 LARGE = bool(os.environ.get("FACETLINE_LARGE"))
 STORMED = 500 if LARGE else 60
 IN_WINDOW, WINDOW_S = (5, 1.0) if LARGE else (8, 0.25)
@@ -37,27 +39,55 @@ STORM_LIMIT_S = 600 if LARGE else 120
 """The storm in full (five requests a second, then a minute away) takes three minutes."""
 
 
-@pytest.fixture
-def server() -> Iterator[model_server.Server]:
-    """A server of the test's own."""
-    with model_server.serving() as made:
-        yield made
+@dataclass(frozen=True)
+class Stage:
+    """A site and the model server that it asks; `shared` are the limits of its worker, where tests share one."""
 
+    site: Site
+    server: model_server.Server
+    shared: Mapping[str, Any]
 
-@pytest.fixture
-def local_site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    """A data folder; the pipeline runs in the test's own process, which can then count what is left behind."""
-    return Site("local", tmp_path_factory.mktemp("site"), {}, clocked=True)
+    def limited(self, **limits: Any) -> Mapping[str, Any]:
+        """Have these limits where the pipeline is the test's own; return the ones in force."""
+        if self.shared:
+            return self.shared
+        asked_models.configure(self.site, self.server, **limits)
+        return limits
 
-
-@asynccontextmanager
-async def working(site: Site) -> AsyncIterator[Documents]:
-    """The pipeline with its side chain: in this process where the runtime allows it, else in a worker's."""
-    with ExitStack() as stack:
-        if site.is_kafka:
-            stack.enter_context(site.worker())
-        async with site.pipeline(classify=not site.is_kafka) as pipeline:
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[Documents]:
+        """The pipeline with its side chain: in this process where the runtime allows it, else in the worker's."""
+        async with self.site.pipeline(classify=not self.site.is_kafka) as pipeline:
             yield Documents(pipeline, f"s{uuid.uuid4().hex[:8]}")
+
+
+@pytest.fixture
+def local_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """A data folder; the pipeline runs in the test's own process, which can then count what is left behind."""
+    with model_server.serving() as server:
+        yield Stage(Site("local", tmp_path_factory.mktemp("site"), {}, clocked=True), server, {})
+
+
+@pytest.fixture(scope="module")
+def kafka_stage(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """Topics, a database and a worker that tests share: loading the client library takes longer than most of them."""
+    folder = tmp_path_factory.mktemp("site")
+    with (
+        model_server.serving() as server,
+        runtimes.made("kafka", folder, request.getfixturevalue, clocked=True) as site,
+    ):
+        asked_models.configure(site, server, **SHARED)
+        with site.worker():
+            yield Stage(site, server, SHARED)
+
+
+@pytest.fixture(params=runtimes.RUNTIMES)
+def stage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """A stage of each runtime, as nobody has used it."""
+    monkeypatch.setenv(asked_models.VARIABLE, asked_models.KEY)
+    found: Stage = request.getfixturevalue(f"{request.param}_stage")
+    found.server.forget()
+    return found
 
 
 def key_of(request: Request) -> str:
@@ -65,54 +95,50 @@ def key_of(request: Request) -> str:
     return request.marker.partition("#")[0].rpartition("/")[2]
 
 
-async def test_a_silent_model_costs_its_documents_only(
-    local_site: Site, server: model_server.Server, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_silent_model_costs_its_documents_only(stage: Stage):
     """A server that accepts and says nothing, or a byte at a time: those documents fail by the clock after their tries,
     their neighbours are answered meanwhile, slots are free again, and no task and no connection is left.
     """
-    monkeypatch.setenv(asked_models.VARIABLE, asked_models.KEY)
-    asked_models.configure(local_site, server, call_s=1.0, concurrency=2, tries_max=2)
+    server = stage.server
+    limits = stage.limited(call_s=2.0, concurrency=2, tries_max=2)
     silence = {"hang": model_replies.hang(), "drip": model_replies.drip(0.2)}
     server.plan = lambda request: silence.get(key_of(request), GOOD)
     good = [f"g{number:02d}" for number in range(12)]
     before = len(asyncio.all_tasks())
 
-    async with working(local_site) as documents:
+    async with stage.working() as documents:
         for key in ("hang", *good, "drip"):
             await documents.write(key, "An outage.")
-        told = await documents.settled("hang", "drip", deadline_s=SECONDS_TO_LOAD)
+        told = await documents.settled(*silence, deadline_s=SECONDS_TO_LOAD)
         answered = await documents.settled(*good)
         await eventually(lambda: server.running == 0, what="no call is on its way")
         server.plan = GOOD
-        await documents.write("hang", "An outage again.", 2)
+        await documents.write("hang", "An outage again.", 2, "applied")
         (again,) = await documents.settled("hang")
 
         assert [(each["status"], each["reason"]) for each in told] == [("failed", "timeout")] * 2
         assert {each["status"] for each in answered} == {"indexed"}
-        assert [server.counts[documents.marker(key)] for key in ("hang", "drip")] == [2, 2]
+        assert {server.counts[documents.marker(key)] for key in silence} == {limits["tries_max"]}
         assert {server.counts[documents.marker(key)] for key in good} == {1}
         assert (again["status"], server.counts[documents.marker("hang", 2)]) == ("indexed", 1)
-    await eventually(lambda: server.connections == 0, what="no connection is open")
-    await eventually(lambda: len(asyncio.all_tasks()) == before, what="no task is left")
+    if not stage.site.is_kafka:
+        await eventually(lambda: server.connections == 0, what="no connection is open")
+        await eventually(lambda: len(asyncio.all_tasks()) == before, what="no task is left")
 
 
 @pytest.mark.timeout(STORM_LIMIT_S)
-async def test_a_storm_of_refusals_passes(
-    local_site: Site, server: model_server.Server, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_storm_of_refusals_passes(stage: Stage):
     """429 with a Retry-After, then an outage: everything is answered in the end, nobody below the pipeline tries again,
     refusals come in no bursts, and documents are written meanwhile.
     """
-    monkeypatch.setenv(asked_models.VARIABLE, asked_models.KEY)
-    tries = 6
-    asked_models.configure(local_site, server, concurrency=16, tries_max=tries)
+    server = stage.server
+    limits = stage.limited(call_s=30, concurrency=16, tries_max=6)
     storm = Storm(in_window=IN_WINDOW, window_s=WINDOW_S, away_after=24, away_s=AWAY_S)
     storm.held = True
     server.plan = storm
     keys = [f"d{number:03d}" for number in range(STORMED)]
 
-    async with working(local_site) as documents:
+    async with stage.working() as documents:
         for key in keys[:-10]:
             await documents.write(key, "An outage.")
         await eventually(lambda: storm.away, deadline_s=SECONDS_TO_LOAD, what="the outage has begun")
@@ -127,9 +153,8 @@ async def test_a_storm_of_refusals_passes(
         assert storm.refused > 0
         assert written < len(keys)
         assert len(server.requests) == storm.answered + storm.refused + storm.away
-        assert len(server.requests) <= len(keys) * tries
-        assert max(server.counts.values()) <= tries
-        assert bursts(server.requests, 0.05) <= 16
+        assert max(server.counts.values()) <= limits["tries_max"]
+        assert bursts(server.requests, 0.05) <= limits["concurrency"]
 
 
 def bursts(requests: list[Request], span_s: float) -> int:
@@ -177,16 +202,16 @@ async def reindexed(documents: Documents) -> None:
     await eventually(ended, deadline_s=runtimes.ANSWERED_S, what="the job has ended")
 
 
-async def test_junk_fails_its_document_only(site: Site, server: model_server.Server, monkeypatch: pytest.MonkeyPatch):
+async def test_junk_fails_its_document_only(stage: Stage):
     """Whatever a model says, nothing outside the questions' domain is stored and no part of an answer set: the document
     is failed as invalid, its neighbours are indexed, and a reindex of what is missing asks about exactly those.
     """
-    monkeypatch.setenv(asked_models.VARIABLE, asked_models.KEY)
-    asked_models.configure(site, server)
+    server = stage.server
+    stage.limited()
     server.plan = lambda request: JUNK.get(key_of(request)) or HARMLESS.get(key_of(request)) or GOOD
     good = [f"g{number}" for number in range(6)]
 
-    async with working(site) as documents:
+    async with stage.working() as documents:
         for key in (*JUNK, *HARMLESS, *good):
             await documents.write(key, TELLING if key == "told" else "An outage.")
         told = await documents.settled(*JUNK, deadline_s=SECONDS_TO_LOAD)

@@ -68,10 +68,10 @@ class Documents:
         """What the server counts it by."""
         return f"{self.uri(key)}#{revision}"
 
-    async def write(self, key: str, text: str, revision: int = 1) -> None:
-        """Write a document and wait for nobody."""
+    async def write(self, key: str, text: str, revision: int = 1, wait: str = "none") -> None:
+        """Write a document and wait for nobody, unless told otherwise."""
         body = f"{text} doc:{self.marker(key, revision)}"
-        await self.pipeline.write(self.uri(key), body=body, wait="none")
+        await self.pipeline.write(self.uri(key), body=body, wait=wait, timeout_s=ANSWERED_S)
 
     async def settled(self, *keys: str, deadline_s: float = ANSWERED_S) -> list[dict[str, Any]]:
         """Wait until these documents are pending no longer; return them whole."""
