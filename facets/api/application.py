@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from facets.api import collections, described, documents, health, jobs, models, replies, statements
+from facets.api import collections, described, documents, health, jobs, models, problems, replies, statements
 from facets.api.access import Access
 from facets.api.call import Call, Declared, Service, service_of
 from facets.api.gate import Gate, Observe, ProblemPage, page_or_json
@@ -136,7 +136,12 @@ def _tell_problems(app: FastAPI, pages: Sequence[ProblemPage]) -> None:
         assert isinstance(error, HTTPException)  # noqa: S101 (registered for it)
         return page_or_json(_of_status(request, error), request, pages)
 
+    async def failed(request: Request, _error: Exception) -> Response:
+        # It is raised further after this reply, and logged by the gate.
+        return page_or_json(Problem("internal-error", problems.FAILED), request, pages)
+
     app.add_exception_handler(Problem, problem)
+    app.add_exception_handler(Exception, failed)
     app.add_exception_handler(HTTPException, of_routing)
 
 

@@ -55,6 +55,24 @@ class Rows:
         self.closed.set()
 
 
+class Given:
+    """These rows."""
+
+    token = "t-rows"
+
+    def __init__(self, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+        self.columns = columns
+        self.total = len(rows)
+        self._rows = rows
+
+    async def pages(self) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
+        """Return the rows as one page."""
+        yield self._rows
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
 class ScriptedNode:
     """Answers with the same few documents.
 
@@ -70,7 +88,8 @@ class ScriptedNode:
         self.most_held = 0
         self.canceled = 0
         self.asked: list[tuple[str, Any]] = []
-        self.rows_ = Rows(3)
+        self.rows_: Rows | Given = Rows(3)
+        self.written: dict[str, Any] = {}
         self.total = 1
         self.position = 0
         self.checks: list[Check] = [Check("store", "ok", "fine")]
@@ -104,8 +123,7 @@ class ScriptedNode:
         await self._work("write", {"uri": uri, **given})
         if given["wait"] == "none":
             return {"uri": uri, "event_id": given["event_id"] or "e1", "token": "t-event"}
-        pending = {"status": "pending", "facets": None} if given["wait"] == "applied" else {}
-        return {**WRITTEN, "uri": uri, "token": "t-write", **pending}
+        return {**WRITTEN, "uri": uri, "token": "t-write", **self.written}
 
     async def delete(self, caller: Caller, uri: str, **given: Any) -> dict[str, Any]:
         """Return a delete's reply."""
@@ -131,7 +149,7 @@ class ScriptedNode:
         return {"keys": ["t1"], "hits": [hit], "total": self.total, "facets": [], "next_cursor": "c2",
                 "as_of": {"token": self._token(), "pending": 0}, "took_ms": float(self.position)}  # fmt: skip
 
-    async def rows(self, caller: Caller, selection: Selection, freshness: Freshness = NOW) -> Rows:
+    async def rows(self, caller: Caller, selection: Selection, freshness: Freshness = NOW) -> Rows | Given:
         """Return the rows."""
         await self._work("rows", {"selection": selection, "freshness": freshness})
         return self.rows_
