@@ -39,9 +39,12 @@ class Wide:
         return f"{self.table.definition.name}.parquet"
 
 
-def complete(folder: Path, wide: Sequence[Wide], made_at: datetime, *, durable: bool = True) -> dict[str, Any]:
+def complete(
+    folder: Path, wide: Sequence[Wide], made_at: datetime, *, reached: int, durable: bool = True
+) -> dict[str, Any]:
     """Add the answers and the manifest to a folder that holds these files; return the manifest.
 
+    `reached` is the place in the feed that all the views had reached: what the manifest's token says.
     `durable`: everything is on the disk when this returns, and the manifest has each file's sha256.
 
     Raises:
@@ -49,11 +52,12 @@ def complete(folder: Path, wide: Sequence[Wide], made_at: datetime, *, durable: 
     """
     with writing(folder):
         answers = _write_answers(folder, [each.table for each in wide])
+        store_id = next((each.store_id for each in wide), "")
         manifest = {
             "schema_version": SCHEMA_VERSION,
             "made_at": made_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
-            "store_id": next((each.store_id for each in wide), ""),
-            "token": token_of(wide),
+            "store_id": store_id,
+            "token": tokens.encode(tokens.FeedToken(store_id, reached)),
             "collections": {each.table.definition.name: _of_wide(folder, each, durable=durable) for each in wide},
             "answers": {
                 **_of_file(folder / f"{parquet_sql.ANSWERS}.parquet", answers, durable=durable),
@@ -66,12 +70,6 @@ def complete(folder: Path, wide: Sequence[Wide], made_at: datetime, *, durable: 
             _sync(path)
             _sync(folder)
     return manifest
-
-
-def token_of(wide: Sequence[Wide]) -> str:
-    """Return the token of what all of these hold."""
-    position = min((each.position for each in wide), default=0)
-    return tokens.encode(tokens.FeedToken(next((each.store_id for each in wide), ""), position))
 
 
 @contextlib.contextmanager

@@ -67,6 +67,11 @@ class View:
         """The highest `feed_seq` applied; 0 before the first, and again when a table was made anew."""
         return self._position
 
+    @property
+    def tables(self) -> Mapping[str, Table]:
+        """The tables that are searched, by collection."""
+        return self._tables
+
     def define(self, definitions: Definitions) -> None:
         """Search these collections from now on.
 

@@ -28,10 +28,14 @@ LOCKED_WAITS_MAX = 50
 class Follower:
     """One collection's view and its place in the feed."""
 
-    def __init__(self, store: Store, collection: str, *, folder: Path | None = None) -> None:
+    def __init__(
+        self, store: Store, collection: str, *, folder: Path | None = None, exports: Sequence[Path] = ()
+    ) -> None:
+        """`folder` and `exports` are the view's: where it keeps its file, and where it may write snapshots."""
         self._store = store
         self._collection = collection
         self._folder = folder
+        self._exports = exports
         self._view: View | None = None
         self._definition: Definition | None = None
         self._turn = asyncio.Lock()
@@ -92,7 +96,9 @@ class Follower:
 
     async def _defined(self, definition: Definition) -> View:
         if self._view is None:
-            self._view = await asyncio.to_thread(View, folder=self._folder, store_id=self._store.store_id)
+            self._view = await asyncio.to_thread(
+                View, folder=self._folder, store_id=self._store.store_id, exports=self._exports
+            )
             self._definition = None
         if definition != self._definition:
             await asyncio.to_thread(self._view.define, Definitions([definition]))

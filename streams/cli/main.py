@@ -2,7 +2,7 @@
 
 import typer
 
-from streams.cli import cost, demo, documents, evaluate, imports, jobs, kafka, project, replay
+from streams.cli import cost, demo, documents, evaluate, export, imports, jobs, kafka, project, replay, sql
 
 app = typer.Typer(
     name="facetline",
@@ -19,6 +19,8 @@ app.command("import", short_help="Write every line of an NDJSON or CSV file as a
 app.command("get", short_help="Show a document: body, state, answers and where from.")(documents.get)
 app.command("delete", short_help="Delete a document.")(documents.delete)
 app.command("search")(documents.search)
+app.command("sql", short_help="One SELECT over the answers; read-only.")(sql.sql)
+app.command("export", short_help="Write the answers as Parquet files.")(export.export)
 app.command("reindex", short_help="Ask again: what has no answers, the outdated, or all.")(jobs.reindex)
 app.add_typer(jobs.app, name="jobs")
 app.command("cost", short_help="What calls have used up, by day or collection.")(cost.cost)

@@ -1,0 +1,169 @@
+"""`sql`: one SELECT over the answers, in a process of its own."""
+
+import csv
+import io
+import json
+import re
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from streams.cli import documents, export, options, output, running
+
+if TYPE_CHECKING:
+    from facets.sqlbox.box import SqlBox
+    from streams.pipeline import Pipeline
+
+Format = Literal["table", "csv", "ndjson", "json"]
+TEXT_BYTES_MAX = 1 << 20
+"""Read of standard input at most; what is taken is less, and is said by who judges it."""
+CELL_SHOWN = 60
+"""Characters of a cell in a table."""
+
+
+def sql(
+    text: Annotated[
+        str, typer.Argument(metavar="SELECT", help="One SELECT; '-' reads it from standard input.", show_default=False)
+    ],
+    params: Annotated[
+        list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="The value of $NAME; may be given again.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", help="Rows at most: 1000, in csv and ndjson all.", show_default=False)
+    ] = None,
+    timeout: Annotated[str, typer.Option("--timeout", help="How long it may run, 60s at most.")] = "30s",
+    format_: Annotated[Format, typer.Option("--format", help="How rows are printed.")] = "table",
+    json_: options.Json = False,
+    config: options.Config = None,
+    folder: options.Folder = None,
+) -> None:
+    """Run one SELECT over the collections, each a table, and over `answers`; nothing can be changed by it."""
+    statement = _statement(text)
+    given = dict(_parameter(pair) for pair in params or ())
+    timeout_ms = round(documents.seconds(timeout) * 1000)
+
+    async def work() -> int | None:
+        from streams import wiring
+
+        async with wiring.open_pipeline(options.settings(config, folder), writes=False) as pipeline:
+            with tempfile.TemporaryDirectory(prefix="facetline-sql-") as private:
+                await _run(pipeline, Path(private), statement, given, limit, timeout_ms, "json" if json_ else format_)
+        return None
+
+    running.run(work)
+
+
+async def _run(
+    pipeline: "Pipeline",
+    private: Path,
+    text: str,
+    given: dict[str, Any],
+    limit: int | None,
+    timeout_ms: int,
+    shape: Format,
+) -> None:
+    from facets.sqlbox.box import SqlBox
+    from streams import exporting
+
+    names = _named(text, list((await pipeline.definitions()).by_name))
+    followers = await export.followers_of(pipeline, names, private)
+    box = SqlBox(exporting.Source(exporting.followed(pipeline.store, followers)), private, processes=1)
+    try:
+        await box.prepare()
+        await _print(box, text, given, limit, timeout_ms, shape)
+    finally:
+        await box.aclose()
+        for follower in followers:
+            await follower.close()
+
+
+async def _print(
+    box: "SqlBox", text: str, given: dict[str, Any], limit: int | None, timeout_ms: int, shape: Format
+) -> None:
+    from facets.sqlbox import limits
+
+    if shape in {"csv", "ndjson"}:
+        await (_csv if shape == "csv" else _ndjson)(box.frames(text, given, limit=limit, timeout_ms=timeout_ms))
+        return
+    reply = await box.run(text, given, limit=limit or limits.LIMIT_DEFAULT, timeout_ms=timeout_ms)
+    if shape == "json":
+        output.result(reply)
+        return
+    head = tuple(column["name"] for column in reply["columns"])
+    output.table([head, *(tuple(map(_short, row)) for row in reply["rows"])])
+    more = "; there are more, see --limit" if reply["truncated"] else ""
+    output.note(f"{len(reply['rows'])} rows{more}")
+
+
+async def _csv(frames: AsyncIterator[dict[str, Any]]) -> None:
+    async for frame in frames:
+        if "columns" in frame:
+            _print_csv([[column["name"] for column in frame["columns"]]])
+        _print_csv([_plain(cell) for cell in row] for row in frame.get("rows", ()))
+        _tell(frame)
+
+
+async def _ndjson(frames: AsyncIterator[dict[str, Any]]) -> None:
+    names: list[str] = []
+    async for frame in frames:
+        names = [column["name"] for column in frame["columns"]] if "columns" in frame else names
+        for row in frame.get("rows", ()):
+            output.result(dict(zip(names, row, strict=True)))
+        _tell(frame)
+
+
+def _tell(frame: dict[str, Any]) -> None:
+    if frame.get("truncated"):
+        output.note("there are more rows than these")
+
+
+def _print_csv(rows: Iterable[list[Any]]) -> None:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    if text.tell():
+        output.lines(text.getvalue())
+
+
+def _plain(cell: Any) -> Any:
+    """Return a cell as it stands in CSV: text as it is, null as nothing, the rest as JSON."""
+    return "" if cell is None else cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False)
+
+
+def _short(cell: Any) -> str:
+    plain = " ".join(str(_plain(cell)).split())
+    return plain if len(plain) <= CELL_SHOWN else plain[: CELL_SHOWN - 1] + "…"
+
+
+def _statement(text: str) -> str:
+    if text != "-":
+        return text
+    raw = sys.stdin.buffer.read(TEXT_BYTES_MAX + 1)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"the statement is not UTF-8: {error}") from error
+
+
+def _parameter(pair: str) -> tuple[str, Any]:
+    """Return a parameter: a number, true, false, null or quoted text as JSON has them, other text as it is."""
+    name, equals, value = pair.partition("=")
+    if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
+        raise typer.BadParameter(f"--param: {pair!r} is not NAME=VALUE, such as topic=billing")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _named(text: str, collections: list[str]) -> list[str] | None:
+    """Return the collections that must be there: those whose names stand in the text; all (None), if it is not plain.
+
+    Only these are loaded. `answers`, or none of the names: then it may be about any of them.
+    """
+    words = {word.lower() for word in re.findall(r"\w+", text)}
+    found = [name for name in collections if name in words]
+    return None if not found or "answers" in words else found
