@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from facets.agents.sources import SQL_TIMEOUT_MS, WRITE_TIMEOUT_S
+from facets.agents.sources import KNOWN_MS, SQL_TIMEOUT_MS, WRITE_TIMEOUT_S
 from facets.client import AsyncClient, Client
 from facets.definitions import Definition, Definitions
 from facets.node import ReindexRequest
@@ -56,6 +56,10 @@ class ClientSource:
     async def delete(self, uri: str) -> dict[str, Any]:
         """Delete a document."""
         return await _came(self.client.delete(uri, timeout_s=WRITE_TIMEOUT_S))
+
+    async def known(self, collection: str, token: str) -> None:
+        """Wait until searches know what the token is of."""
+        await _came(self.client.search(collection, limit=1, at_least=[token], wait_ms=KNOWN_MS))
 
     async def reindex(self, request: ReindexRequest, *, dry_run: bool) -> dict[str, Any]:
         """Start a job, or join it; or return a dry run's reply."""

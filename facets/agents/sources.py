@@ -6,13 +6,14 @@ from typing import Any, Protocol
 
 from facets.agents.tools import Extra
 from facets.definitions import Definitions
-from facets.node import Caller, Node, ReindexRequest, Right
+from facets.node import Caller, Freshness, Node, ReindexRequest, Right
 from facets.selection import selection_of
 
 NEEDS: Mapping[Extra, Right] = {"sql": "sql", "write": "write", "delete": "write", "reindex": "admin"}
 """The right that each tool beside reading takes."""
 SQL_TIMEOUT_MS = 5_000
 WRITE_TIMEOUT_S = 10.0
+KNOWN_MS = 5_000
 
 
 class Source(Protocol):
@@ -49,6 +50,13 @@ class Source(Protocol):
 
     async def delete(self, uri: str) -> dict[str, Any]:
         """Delete a document."""
+
+    async def known(self, collection: str, token: str) -> None:
+        """Wait until searches know what the token is of.
+
+        Raises:
+            NotCaughtUp: they do not within `KNOWN_MS`.
+        """
 
     async def reindex(self, request: ReindexRequest, *, dry_run: bool) -> dict[str, Any]:
         """Start a job, or join it; or return a dry run's reply."""
@@ -108,6 +116,12 @@ class NodeSource:
     async def delete(self, uri: str) -> dict[str, Any]:
         """Delete a document."""
         return await self.node.delete(self.caller, uri, event_id=None, wait="applied", timeout_s=WRITE_TIMEOUT_S)
+
+    async def known(self, collection: str, token: str) -> None:
+        """Wait until searches know what the token is of."""
+        await self.node.search(
+            self.caller, selection_of({"collection": collection, "limit": 1}), Freshness((token,), KNOWN_MS)
+        )
 
     async def reindex(self, request: ReindexRequest, *, dry_run: bool) -> dict[str, Any]:
         """Start a job, or join it; or return a dry run's reply."""

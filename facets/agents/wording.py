@@ -79,9 +79,9 @@ def filter_(definition: Definition) -> str:
     asked = [_columns(name, question) for name, question in definition.questions.items()]
     own = [f"{name} ({column.kind})" for name, column in table.columns.items() if name.startswith("state_")]
     of_documents = "doc_status (pending, indexed, failed, empty), doc_written_at (moment), doc_key, doc_uri (text)"
-    head = f"A condition in CQL2, beside the other arguments. {_examples(definition.questions)} No answer: IS NULL. "
-    tail = f" Each question also has …_confidence (number). Others: {', '.join([of_documents, *own])}."
-    return clipped(f"{head}Columns: {', '.join(asked)}.{tail}", PARAMETER_CHARS_MAX)
+    head = f"A condition in CQL2, beside the other arguments. {_examples(definition.questions)} No answer: IS NULL."
+    columns = ", ".join([*asked, "each of these also with _confidence (number)", of_documents, *own])
+    return clipped(f"{head} Columns: {columns}.", PARAMETER_CHARS_MAX)
 
 
 def sort(definition: Definition) -> str:

@@ -20,17 +20,16 @@ async def write_document(source: Source, tool: Tool, given: Mapping[str, Any]) -
     body, state = given.get("body"), _state(given.get("state"))
     if body is None and state is None:
         raise errors.InvalidQuery("give a body or a state; there is nothing to write")
-    await locate(source, uri)
-    reply = await source.write(uri, body, state)
-    return _written(reply)
+    collection = await locate(source, uri)
+    return await _written(source, collection, await source.write(uri, body, state))
 
 
 async def delete_document(source: Source, tool: Tool, given: Mapping[str, Any]) -> ToolReply:
     """Delete a document of a collection that agents may see."""
     del tool
     uri = str(given["uri"])
-    await locate(source, uri)
-    return _written(await source.delete(uri))
+    collection = await locate(source, uri)
+    return await _written(source, collection, await source.delete(uri))
 
 
 def _state(text: str | None) -> dict[str, Any] | None:
@@ -45,12 +44,19 @@ def _state(text: str | None) -> dict[str, Any] | None:
     return state
 
 
-def _written(reply: Mapping[str, Any]) -> ToolReply:
+async def _written(source: Source, collection: str, reply: Mapping[str, Any]) -> ToolReply:
+    """Return what became of a write, once the next search knows it: an agent looks at what it has done."""
     shown = {name: reply[name] for name in ("uri", "version", "status", "reason", "event_id") if reply.get(name)}
-    status = reply.get("status", "sent, not applied yet")
-    version = f"  version {reply['version']}" if "version" in reply else ""
-    note = "  its answers come in the background" if status == "pending" else ""
-    return ToolReply(f"{reply['uri']}{version}  {status}{note}", shown)
+    notes = ["its answers come in the background"] if reply.get("status") == "pending" else []
+    if "event_id" in reply:
+        notes.append("sent, not applied yet")
+    elif "token" in reply:
+        try:
+            await source.known(collection, reply["token"])
+        except errors.TransientError:
+            notes.append("searches do not know it yet")
+    said = [f"version {reply['version']}"] if "version" in reply else []
+    return ToolReply("  ".join([reply["uri"], *said, *([reply["status"]] if "status" in reply else []), *notes]), shown)
 
 
 async def reindex(source: Source, tool: Tool, given: Mapping[str, Any]) -> ToolReply:
