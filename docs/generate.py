@@ -133,6 +133,8 @@ def takes(field: FieldInfo) -> str:
         return ", ".join(f"`{each}`" for each in kinds)
     if typing.get_origin(field.annotation) is dict:
         return "JSON object"
+    if typing.get_origin(field.annotation) is tuple:
+        return "JSON list"
     known = {str: "text", int: "number", float: "number", Path: "path", SecretStr: "secret"}
     bounds = [bound(each) for each in field.metadata]
     return " ".join([known[kinds[0]], *filter(None, bounds)])
@@ -147,7 +149,7 @@ def bound(metadata: Any) -> str:
 def shown_default(field: FieldInfo) -> str:
     """Return a setting's default, nothing where there is none."""
     default = field.get_default(call_default_factory=True, validated_data={})
-    return "" if default is None else f"`{json.dumps(default) if isinstance(default, dict) else default}`"
+    return "" if default is None else f"`{json.dumps(default) if isinstance(default, dict | tuple) else default}`"
 
 
 MEANINGS = {

@@ -189,11 +189,11 @@ class PipelineNode:
             return await self.views.read(live.view.sql_of, selection)
 
     async def sql(
-        self, caller: Caller, text: str, params: Mapping[str, Any], *, limit: int, timeout_ms: int
+        self, caller: Caller, text: str, params: Mapping[str, Any], *, limit: int, timeout_ms: int, agents: bool = False
     ) -> dict[str, Any]:
         """Run one read-only statement in a child process."""
         rights.need(caller, "sql")
-        del text, params, limit, timeout_ms
+        del text, params, limit, timeout_ms, agents
         raise errors.NotFound("SQL is not served here yet")
 
     # Jobs

@@ -69,6 +69,15 @@ class Settings(BaseSettings):
         default="127.0.0.1:8090",
         description="host:port for a worker's /livez, /readyz and /metrics (port 0: a free one), or off",
     )
+    hosts: tuple[str, ...] = Field(
+        default=(), description="names (with port) that `serve` answers for, as JSON; none: any, where there are tokens"
+    )
+    origins: tuple[str, ...] = Field(
+        default=(), description="origins whose pages may read what `serve` answers (CORS), as JSON"
+    )
+    agent_tools: tuple[Literal["sql", "write", "delete", "reindex"], ...] = Field(
+        default=(), description="what agents may do beside reading, as JSON: sql, write, delete, reindex"
+    )
     memo_rows_max: int = Field(default=1_000_000, ge=0, description="answers remembered; the oldest go first")
     calls: Literal["live", "record", "replay"] = Field(
         default="live",

@@ -2,7 +2,21 @@
 
 import typer
 
-from streams.cli import cost, demo, documents, evaluate, export, imports, jobs, kafka, project, replay, sql
+from streams.cli import (
+    cost,
+    demo,
+    documents,
+    evaluate,
+    export,
+    imports,
+    jobs,
+    kafka,
+    project,
+    replay,
+    serve,
+    sql,
+    token,
+)
 
 app = typer.Typer(
     name="facetline",
@@ -25,6 +39,8 @@ app.command("reindex", short_help="Ask again: what has no answers, the outdated,
 app.add_typer(jobs.app, name="jobs")
 app.command("cost", short_help="What calls have used up, by day or collection.")(cost.cost)
 app.command("evaluate", short_help="Measure an evaluator on labelled texts: right, sure, cost.")(evaluate.evaluate)
+app.command("serve", short_help="Serve the API, the page and the agents' tools.")(serve.serve)
+app.add_typer(token.app, name="token")
 app.command("worker", short_help="With Kafka: apply, answer and publish until stopped.")(kafka.worker)
 app.add_typer(kafka.topics_app, name="topics")
 app.add_typer(kafka.letters_app, name="dlq", short_help="Events that could not be applied: list, show, send again.")

@@ -9,7 +9,7 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import typer
@@ -63,6 +63,26 @@ def spare_what_stays() -> None:
 async def rest(least_s: float, looked_s: float) -> None:
     """Wait before the next look at the store; the last one began at `looked_s` (monotonic seconds)."""
     await asyncio.sleep(max(least_s, REST * (time.monotonic() - looked_s)))
+
+
+@contextlib.contextmanager
+def stopping(stop: asyncio.Event) -> Iterator[None]:
+    """Let the first SIGINT or SIGTERM set `stop`, and a second one cancel the task that runs the body."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+    def told() -> None:
+        if stop.is_set() and task is not None:
+            task.cancel()
+        stop.set()
+
+    caught = (signal.SIGINT, signal.SIGTERM)
+    for each in caught:
+        loop.add_signal_handler(each, told)
+    try:
+        yield
+    finally:
+        for each in caught:
+            loop.remove_signal_handler(each)
 
 
 async def _guarded(work: Callable[[], Coroutine[Any, Any, int | None]]) -> int | None:

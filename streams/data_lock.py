@@ -1,0 +1,109 @@
+"""Who serves a data folder: an OS lock on a file there, which holds the server's address and a secret of this run.
+
+The lock is the operating system's, so that it ends with its process, however that ends: what the file says counts only
+while somebody holds it. Whoever can read the secret could open the store as well; to the server it is the token of
+commands on this machine. The file is its owner's alone.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from facets import errors
+
+NAME = "serve.lock"
+SECRET_BYTES = 32
+FILE_BYTES_MAX = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A server: where it answers, its secret, and its process's id."""
+
+    url: str
+    secret: str
+    pid: int
+
+
+class DataLock:
+    """A lock that this process holds. Made by `locked`."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.secret = secrets.token_urlsafe(SECRET_BYTES)
+        self._descriptor = descriptor
+
+    def tell(self, url: str) -> None:
+        """Write down where this process answers, for commands to find."""
+        text = json.dumps({"url": url, "secret": self.secret, "pid": os.getpid()})
+        self._write(text.encode())
+
+    def withdraw(self) -> None:
+        """Take it back: commands no longer come here; the lock stays held."""
+        self._write(b"")
+
+    def _write(self, content: bytes) -> None:
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, content, 0)
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[DataLock]:
+    """Hold a data folder's lock while the body runs; the folder is made if absent.
+
+    Raises:
+        Conflict: another process serves this folder; the message says where.
+        StoreUnavailable: the folder cannot be used.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise errors.StoreUnavailable(f"the data folder {folder} cannot be used: {error}") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise errors.Conflict(_said(folder, _read(descriptor))) from None
+        os.fchmod(descriptor, 0o600)
+        lock = DataLock(descriptor)
+        lock.withdraw()  # what a killed process left
+        try:
+            yield lock
+        finally:
+            lock.withdraw()
+    finally:
+        os.close(descriptor)
+
+
+def holder(folder: Path) -> Holder | None:
+    """Return who serves a data folder; None when the lock is free, whatever the file says, or nothing is told yet."""
+    try:
+        descriptor = os.open(folder / NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return None  # nobody holds it; closing gives it up again
+        return _read(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read(descriptor: int) -> Holder | None:
+    try:
+        told = json.loads(os.pread(descriptor, FILE_BYTES_MAX, 0))
+        return Holder(str(told["url"]), str(told["secret"]), int(told["pid"]))
+    except (ValueError, KeyError, TypeError, OSError):
+        return None
+
+
+def _said(folder: Path, found: Holder | None) -> str:
+    if found is None:
+        return f"another process is about to serve {folder}; wait for it, or give another --folder"
+    return f"{folder} is served already, at {found.url} (process {found.pid}); use that, or stop it first"

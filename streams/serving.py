@@ -1,0 +1,118 @@
+"""What `facetline serve` is made of, without its sockets: the pipeline, the node, and the application over it.
+
+Locally this process runs the side chain, and the file's definitions become the active ones. With Kafka it applies
+nothing: writes are produced, workers do the rest, and the views follow the store.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from facets import errors
+from facets.api.limits import Limits
+from storage import credentials
+from streams import wiring
+from streams.node import PipelineNode, open_node
+
+if TYPE_CHECKING:
+    from streams.settings import Settings
+
+BROKER_EVERY_S = 10.0
+"""Between two looks at the broker, which are for `/readyz` alone."""
+QUIET = ("/livez", "/readyz", "/metrics")
+"""Routes that are asked again and again; their requests are logged at debug level."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A node and the ASGI application over it."""
+
+    node: PipelineNode
+    application: Any
+    limits: Limits
+
+    def stop(self) -> None:
+        """Say from now on that this process is about to end."""
+        self.node.standing.stopping = True
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether only this machine can reach a host's address."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+@contextlib.asynccontextmanager
+async def serving(settings: "Settings", host: str, *, secret: str = "") -> AsyncIterator[Serving]:
+    """Open everything that is served at `host`; `secret` is the token of commands on this machine.
+
+    Raises:
+        InvalidSettings: the host is open to others and the store holds no token; or the file is refused.
+        InvalidDefinition, StoreUnavailable, StoreMismatch: what is needed is not there.
+    """
+    if not settings.config.exists():
+        raise errors.InvalidSettings(
+            f"there is no {settings.config}; write one with 'facetline init', or give --config"
+        )
+    loopback = is_loopback(host)
+    async with wiring.open_pipeline(settings, classify=settings.runtime == "local") as pipeline:
+        _, ever = await pipeline.store.read(credentials.in_force)
+        if not loopback and not ever:
+            raise errors.InvalidSettings(
+                f"host {host} can be reached by others, and there is no token yet: make one with 'facetline token"
+                " create --rights read', or serve on 127.0.0.1"
+            )
+        async with open_node(pipeline, loopback=loopback, secret=secret) as node, _watching_broker(settings, node):
+            limits = Limits()
+            yield Serving(node, _application(settings, node, loopback=loopback, limits=limits), limits)
+
+
+def _application(settings: "Settings", node: PipelineNode, *, loopback: bool, limits: Limits) -> Any:
+    from facets.agents import http as agents  # FastAPI and MCP: only what serves has use for them
+    from facets.api.application import application
+    from facets.explorer import routes as explorer
+
+    def observe(method: str, route: str, status: int, seconds: float) -> None:
+        node.measures.request(method, route, status, seconds)
+        say = log.debug if route in QUIET else log.info
+        say("request", method=method, route=route, status=status, seconds=round(seconds, 4))
+
+    return application(
+        node,
+        loopback=loopback,
+        hosts=settings.hosts,
+        origins=settings.origins,
+        limits=limits,
+        observe=observe,
+        parts=(agents.part(allowed=settings.agent_tools), explorer.part),
+    )
+
+
+@contextlib.asynccontextmanager
+async def _watching_broker(settings: "Settings", node: PipelineNode) -> AsyncIterator[None]:
+    """Keep what the broker says for `/readyz`, while the body runs."""
+    if settings.runtime == "local":
+        yield
+        return
+    from streams import broker_probe
+
+    async def watch() -> None:
+        while True:
+            node.standing.broker = await broker_probe.why_unreachable(settings.kafka)
+            await asyncio.sleep(BROKER_EVERY_S)
+
+    watching = asyncio.create_task(watch(), name="broker: watch")
+    try:
+        yield
+    finally:
+        watching.cancel()
+        await asyncio.wait({watching})
