@@ -148,7 +148,7 @@ def _hue(question: Question, value: Mapping[str, Any]) -> int:
         return options.index(value["choice"]) % sidebar.HUES if value["choice"] in options else 0
     if isinstance(question, Score):
         return sidebar.ramp(_place(question.levels, value["level"]), len(question.levels))
-    return 0 if value["value"] else sidebar.HUES - 1
+    return sidebar.ramp(int(value["value"]), 2)
 
 
 def _place(levels: Sequence[str], level: str) -> int:
@@ -180,7 +180,7 @@ def _bar_hue(question: Question, label: str, place: int) -> int:
     if isinstance(question, Choice):
         options = list(question.options)
         return options.index(label) % sidebar.HUES if label in options else 0
-    return sidebar.ramp(place, len(question.levels)) if isinstance(question, Score) else place * (sidebar.HUES - 1)
+    return sidebar.ramp(place, len(question.levels)) if isinstance(question, Score) else sidebar.ramp(1 - place, 2)
 
 
 def _state(state: Mapping[str, Any] | None, title: str | None) -> list[tuple[str, str]]:

@@ -140,6 +140,7 @@ class Pages:
             kept,
             {
                 **values,
+                "chips": [chip for chip in values["chips"] if chip.name != "filter"],
                 "hits": [],
                 "next": None,
                 "previous": None,

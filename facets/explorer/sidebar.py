@@ -42,8 +42,17 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a score's picture, all of them 0 to 100."""
+
+    x: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
 class Facet:
-    """One section; `kind` is `choice` (ticked), `boolean` or `score` (links); `open` shows all options at once."""
+    """One section; `kind` is `choice` (ticked), `boolean` or `score` (links); `columns` draw how scores are spread."""
 
     name: str
     kind: str
@@ -52,6 +61,7 @@ class Facet:
     missing: Option
     reasons: list[str]
     clear: str | None
+    columns: list[Column]
 
     @property
     def shown(self) -> list[Option]:
@@ -83,7 +93,9 @@ def _facet(asked: Asked, question: Question, reply: dict[str, Any]) -> Facet:
         for reason, said in REASONS.items()
         if reply["missing"].get(reason)
     ]
-    return Facet(name, question.type, question.ask, options, missing, reasons, clear)
+    return Facet(
+        name, question.type, question.ask, options, missing, reasons, clear, _columns(reply.get("histogram") or [])
+    )
 
 
 def _ticked(asked: Asked, name: str, question: Choice, buckets: list[dict[str, Any]], most: int) -> list[Option]:
@@ -143,7 +155,7 @@ def _linked(
             share=_share(count, most),
             selected=selected,
             href=asked.with_filter(changed).address(),
-            hue=ramp(place, len(values)) if isinstance(place, int) else 0,
+            hue=_hue(question, place, len(values)) if isinstance(place, int) else 0,
         )
 
     options = [
@@ -173,8 +185,22 @@ def _absent(name: str, least: float | None) -> str:
     return f"{name} IS NULL" if least is None else f"NOT ({name} IS NOT NULL AND {name}_confidence >= {least:g})"
 
 
+def _columns(histogram: list[dict[str, Any]]) -> list[Column]:
+    most = max([1, *(each["count"] for each in histogram)])
+    width = 100 / max(1, len(histogram))
+    return [
+        Column(round(place * width, 2), round(width * 0.8, 2), max(4.0, round(100 * each["count"] / most, 1)))
+        for place, each in enumerate(histogram)
+        if each["count"]
+    ]
+
+
 def _share(count: int, most: int) -> float:
     return 0 if count == 0 else max(1.0, round(100 * count / most, 1))
+
+
+def _hue(question: Question, place: int, values: int) -> int:
+    return ramp(1 - place, 2) if isinstance(question, Boolean) else ramp(place, values)
 
 
 def ramp(place: int, values: int) -> int:

@@ -73,7 +73,6 @@ def strip(given: Mapping[str, Any]) -> Strip:
     oldest = given.get("oldest_pending_s")
     evaluator = given["evaluator"]
     spend = given["spend"]
-    most = spend.get("usd_max")
     events = given["lag"].get("events") or 0
     moving = bool(waiting or events)
     return Strip(
@@ -81,7 +80,7 @@ def strip(given: Mapping[str, Any]) -> Strip:
         total=sum(part.count for part in found),
         pending=f"oldest waits {numbers.seconds(oldest)}" if waiting and oldest is not None else "",
         failed=counts.get("failed", 0),
-        reasons=[f"{numbers.count(number)} {reason.replace('_', ' ')}" for reason, number in given["failed"].items()],
+        reasons=_reasons(given["failed"]),
         outdated=given.get("outdated") or 0,
         lag=_lag(events, given["lag"].get("seconds")),
         evaluator=evaluator["name"],
@@ -89,10 +88,24 @@ def strip(given: Mapping[str, Any]) -> Strip:
         state=evaluator["state"],
         state_said=_EVALUATOR.get(evaluator["state"], evaluator["state"]),
         why=evaluator.get("said") or "",
-        spend=numbers.usd(spend.get("usd")) + (f" of {numbers.usd(most)}" if most is not None else ""),
+        spend=_spend(spend.get("usd"), spend.get("usd_max")),
         calls=spend.get("calls") or 0,
         every_s=BUSY_S if moving else QUIET_S,
     )
+
+
+def _reasons(failed: Mapping[str, int]) -> list[str]:
+    said = [reason.replace("_", " ") for reason in failed]
+    if len(said) == 1:
+        return said
+    return [f"{numbers.count(number)} {each}" for each, number in zip(said, failed.values(), strict=True)]
+
+
+def _spend(usd: float | None, most: float | None) -> str:
+    """Return today's money; nothing where it is not told."""
+    if usd is None:
+        return ""
+    return numbers.usd(usd) + (f" of {numbers.usd(most)}" if most is not None else "")
 
 
 def _lag(events: int, seconds: float | None) -> str:

@@ -30,7 +30,7 @@ const copy = async (button, text) => {
 const open = async (link) => {
   const dialog = document.getElementById("dialog");
   try {
-    await htmx.ajax("GET", link.getAttribute("href"), { target: dialog, swap: "innerHTML", push: "false" });
+    await htmx.ajax("GET", link.getAttribute("href"), { target: dialog, swap: "innerHTML ignoreTitle:true", push: "false" });
   } catch {
     location.href = link.href;
     return;

@@ -1,0 +1,211 @@
+"""Something to explore: a hundred support tickets with recorded answers, and the page over them on a free port.
+
+The numbers are those of the user stories: billing 37, bug 12, feature 20, praise 0, other 28, and 3 without an answer.
+"""
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from facets.api.application import application
+from facets.explorer import routes
+from streams import wiring
+from streams.node import PipelineNode, open_node
+from streams.pipeline import NewDocument, Pipeline
+from streams.settings import load_settings
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLES = ROOT / "streams" / "samples"
+COUNTS = {"billing": 37, "bug": 12, "feature": 20, "praise": 0, "other": 28}
+UNANSWERED = 3
+TOTAL = 100
+LEVELS = ("cosmetic", "a nuisance", "annoying", "costs us money", "work is blocked")
+_OF_SAMPLE = {
+    "billing": "billing",
+    "outage": "bug",
+    "login": "bug",
+    "feature": "feature",
+    "delivery": "other",
+    "other": "other",
+}
+START_S = 30.0
+
+CONFIGURATION = """\
+[evaluators.triage]
+kind = "recorded"
+path = "answers.ndjson"
+
+[collections.support]
+pattern = "support/*"
+evaluator = "triage"
+state = { title = "string", priority = "integer" }
+
+[collections.support.questions.topic]
+type = "choice"
+ask = "What is this support ticket about?"
+
+[collections.support.questions.topic.options]
+billing = "Charges, payments, refunds, invoices, prices and plans"
+bug = "Something is down, slow or broken, or somebody cannot sign in"
+feature = "Something is asked for that is not there yet"
+praise = "Thanks, and nothing else"
+other = "None of these"
+
+[collections.support.questions.urgent]
+type = "boolean"
+ask = "Does the customer need an answer today?"
+
+[collections.support.questions.severity]
+type = "score"
+ask = "How bad is it for the customer?"
+levels = LEVELS
+"""
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """One document and the recorded answers to it, None where there are none."""
+
+    key: str
+    body: str
+    state: dict[str, Any]
+    answers: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Explored:
+    """A page that is served: `run` runs a coroutine of the pipeline where it lives."""
+
+    url: str
+    pipeline: Pipeline
+    node: PipelineNode
+    run: Callable[[Any], Any]
+
+
+def tickets() -> list[Ticket]:
+    """Return the documents, always the same ones."""
+    labels = json.loads((SAMPLES / "labels.json").read_text())
+    lines = [json.loads(line) for line in (SAMPLES / "tickets.ndjson").read_text().splitlines()]
+    by_topic: dict[str, list[Any]] = {}
+    for line in lines:
+        by_topic.setdefault(_OF_SAMPLE[labels[line["key"]]["topic"]], []).append(line)
+    topics = [topic for topic, count in COUNTS.items() for _ in range(count)] + ["other"] * UNANSWERED
+    # Spread out, so that a page shows several kinds: 37 and 100 have no common divisor.
+    order = [topics[(number * 37) % TOTAL] if number < TOTAL else "" for number in range(TOTAL)]
+    unanswered = {number for number in range(TOTAL) if (number * 37) % TOTAL >= TOTAL - UNANSWERED}
+    used: dict[str, int] = {}
+    found = []
+    for number, topic in enumerate(order):
+        line = by_topic[topic][used.setdefault(topic, 0) % len(by_topic[topic])]
+        used[topic] += 1
+        answers = None if number in unanswered else _answers(number, topic)
+        # Equal texts would share one answer.
+        body = line["body"] if used[topic] <= len(by_topic[topic]) else f"{line['body']}\n\n(Sent again, {number}.)"
+        found.append(Ticket(f"d-{number + 1}", body, line["state"], answers))
+    return found
+
+
+def _answers(number: int, topic: str) -> dict[str, Any]:
+    sure = (99, 97, 94, 91, 88, 83, 96, 72, 64, 43)[number % 10] / 100
+    left = dict(zip([each for each in COUNTS if each != topic], (5, 3, 1, 1), strict=True))
+    distribution = {topic: sure, **{name: round((1 - sure) * part / 10, 4) for name, part in left.items()}}
+    probability = (92, 8, 71, 15, 4, 55, 31)[number % 7] / 100
+    score = (3.6, 0.2, 1.4, 2.2, 2.9, 0.8)[number % 6]
+    return {
+        "topic": {"type": "choice", "choice": topic, "confidence": sure, "probabilities": distribution},
+        "urgent": {"type": "boolean", "value": probability >= 0.5, "probability": probability, "confidence": None},
+        "severity": {
+            "type": "score",
+            "score": score,
+            "level": LEVELS[round(score)],
+            "confidence": round(sure - 0.1, 2),
+        },
+    }
+
+
+def define(folder: Path, given: Sequence[Ticket], *, configuration: str = CONFIGURATION) -> None:
+    """Write a configuration and the answers to these documents."""
+    text = configuration.replace("= LEVELS", f"= {json.dumps(LEVELS)}")
+    (folder / "facetline.toml").write_text(text, encoding="utf-8")
+    lines = [json.dumps({"key": each.key, "answers": each.answers}) for each in given if each.answers is not None]
+    (folder / "answers.ndjson").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@asynccontextmanager
+async def opened(folder: Path, *, classify: bool = True) -> AsyncIterator[tuple[Pipeline, PipelineNode]]:
+    """Open a pipeline and its node over what `define` wrote."""
+    settings = load_settings(config=folder / "facetline.toml", data_folder=folder / ".facetline")
+    async with wiring.open_pipeline(settings, classify=classify) as pipeline, open_node(pipeline) as node:
+        yield pipeline, node
+
+
+async def write(pipeline: Pipeline, given: Sequence[Ticket], collection: str = "support") -> None:
+    """Write documents and wait until none is pending."""
+    rows = [NewDocument(f"{collection}/{each.key}", each.body, each.state, each.key) for each in given]
+    await pipeline.write_many(await pipeline.definitions(), rows, source="tests", collection=collection)
+
+
+async def settled(node: PipelineNode, collection: str = "support", *, total: int = TOTAL) -> None:
+    """Wait until every document is answered, or cannot be, and the views say so."""
+    from facets.node import LOCAL
+
+    async with asyncio.timeout(START_S):
+        while True:
+            counts: Mapping[str, int] = (await node.strip(LOCAL, collection))["counts"]
+            if sum(counts.values()) == total and not counts["pending"]:
+                return
+            await asyncio.sleep(0.05)
+
+
+@contextmanager
+def serving(folder: Path, given: Sequence[Ticket] | None = None, *, collection: str = "support") -> Iterator[Explored]:
+    """Serve the page over these documents from a thread of its own; the folder has what `define` wrote."""
+    documents = tickets() if given is None else given
+    ready = threading.Event()
+    found: dict[str, Any] = {}
+
+    async def serve() -> None:
+        found["loop"] = asyncio.get_running_loop()
+        async with opened(folder) as (pipeline, node):
+            await write(pipeline, documents, collection)
+            await settled(node, collection, total=len(documents))
+            app = application(node, loopback=True, parts=[routes.part])
+            listening = socket.create_server(("127.0.0.1", 0))
+            server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))
+            found.update(server=server, pipeline=pipeline, node=node)
+            found["url"] = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            ready.set()
+            await server.serve(sockets=[listening])
+
+    def main() -> None:
+        try:
+            asyncio.run(serve())
+        except BaseException as error:
+            found["error"] = error
+            raise
+        finally:
+            ready.set()
+
+    thread = threading.Thread(target=main, name="served")
+    thread.start()
+    ready.wait(2 * START_S)
+    if "url" not in found:
+        raise RuntimeError("the page is not served") from found.get("error")
+    try:
+        yield Explored(
+            found["url"],
+            found["pipeline"],
+            found["node"],
+            lambda coroutine: asyncio.run_coroutine_threadsafe(coroutine, found["loop"]).result(START_S),
+        )
+    finally:
+        found["server"].should_exit = True
+        thread.join(START_S)
