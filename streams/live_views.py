@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import structlog
@@ -71,7 +72,10 @@ class Known:
 class LiveViews:
     """Views of all active collections of an open store. `run` keeps them; `close` drops them."""
 
-    def __init__(self, store: Store, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, store: Store, *, exports: Sequence[Path] = (), clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`exports` are the folders inside of which views may write snapshots; `clock` counts seconds."""
         self.known = Known()
         self.problem: str | None = None
         """Why the last look at the store failed; None when it did not."""
@@ -82,6 +86,7 @@ class LiveViews:
         self.end = 0
         """The feed's end at the last look."""
         self._store = store
+        self._exports = exports
         self._clock = clock
         self._place: feed.Place | None = None
         self._lives: dict[str, Live] = {}
@@ -278,7 +283,7 @@ class LiveViews:
     async def _build(self, definition: Definition) -> None:
         """Build a collection's view, and have it take the place of the one before when it has caught up."""
         started_s = self._clock()
-        follower = Follower(self._store, definition.name)
+        follower = Follower(self._store, definition.name, exports=self._exports)
         try:
             async with self._one_build:
                 view = await follower.caught_up()

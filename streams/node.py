@@ -23,12 +23,15 @@ from streams import node_health, node_jobs, node_metrics, node_overview, reindex
 from streams import node_rights as rights
 from streams.live_views import LiveViews
 from streams.node_metrics import Measures
+from streams.node_sql import Statements
 from streams.pipeline import shown
 
 if TYPE_CHECKING:
     from streams.pipeline import Pipeline
 
 TOKEN_CHARS_MAX = 512
+SQL_FOLDER = "sql"
+"""In the data folder: snapshots for statements, while they are needed."""
 STORE_S = 5.0
 """How long a read of the store may take; the store itself tries for longer."""
 
@@ -36,12 +39,21 @@ STORE_S = 5.0
 class PipelineNode:
     """Serves an open pipeline. Made by `open_node`."""
 
-    def __init__(self, pipeline: "Pipeline", views: LiveViews, *, loopback: bool = True, secret: str = "") -> None:
+    def __init__(
+        self,
+        pipeline: "Pipeline",
+        views: LiveViews,
+        statements: Statements,
+        *,
+        loopback: bool = True,
+        secret: str = "",
+    ) -> None:
         """`loopback` False: nobody is `LOCAL`. `secret` is the token of commands on this machine; "" is nobody's."""
         self.pipeline = pipeline
         self.views = views
         self.measures = Measures()
         self.standing = node_health.Standing()
+        self._statements = statements
         self._loopback = loopback
         self._secret = credentials.digest(secret) if secret else ""
         self._following: asyncio.Task[None] | None = None
@@ -193,8 +205,12 @@ class PipelineNode:
     ) -> dict[str, Any]:
         """Run one read-only statement in a child process."""
         rights.need(caller, "sql")
-        del text, params, limit, timeout_ms, agents
-        raise errors.NotFound("SQL is not served here yet")
+        if caller.scope is not None:  # no such token is ever made
+            raise errors.Forbidden("this needs a token without a scope")
+        for name in self.views.known.definitions.by_name:
+            await self._reached(caller, name, NOW)
+        async with self._measured("sql"):
+            return await self._statements.run(text, params, limit=limit, timeout_ms=timeout_ms, agents=agents)
 
     # Jobs
 
@@ -313,8 +329,10 @@ async def open_node(pipeline: "Pipeline", *, loopback: bool = True, secret: str 
     Raises:
         StoreUnavailable: the store cannot be seen now.
     """
-    views = LiveViews(pipeline.store)
-    node = PipelineNode(pipeline, views, loopback=loopback, secret=secret)
+    folder = (pipeline.settings.data_folder / SQL_FOLDER).resolve()
+    views = LiveViews(pipeline.store, exports=[folder])
+    statements = Statements(views, folder)
+    node = PipelineNode(pipeline, views, statements, loopback=loopback, secret=secret)
     stop = asyncio.Event()
     following: asyncio.Task[None] | None = None
     try:
@@ -323,6 +341,7 @@ async def open_node(pipeline: "Pipeline", *, loopback: bool = True, secret: str 
         node.followed_by(following)
         yield node
     finally:
+        await statements.close()
         stop.set()
         views.wake()
         if following is not None:
