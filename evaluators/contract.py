@@ -12,6 +12,9 @@ from facets.answers import Answer
 from facets.errors import Spent
 from facets.questions import Question
 
+UNSENT = "cut off before anything was sent"
+"""A note on the `CancelledError` of a call that asked nobody yet: no crash is recorded, and nothing may be billed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -84,6 +87,7 @@ class Evaluator(Protocol):
             EvaluatorUnavailable: try again later.
             EvaluatorMisconfigured: no document is to blame; stop asking until it is mended.
             EvaluationFailed: this body will not get an answer (its `reason` says why).
+            CancelledError: cut off from outside; with the note `UNSENT` when nothing had been sent.
         """
 
     async def close(self) -> None:

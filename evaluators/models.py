@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from evaluators import contract
 from evaluators.model_errors import translated
 from facets.errors import EvaluatorMisconfigured, EvaluatorUnavailable, PipelineError
 
@@ -144,6 +145,9 @@ async def _loaded(connection: Connection, deadline_s: float) -> ModuleType:
     except TimeoutError as error:
         message = f"{connection.model} was not asked: litellm is still being loaded."
         raise EvaluatorUnavailable(message, retry_after_s=LOADING_AGAIN_S, counted=False) from error
+    except asyncio.CancelledError as error:
+        error.add_note(contract.UNSENT)
+        raise
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from evaluators import validation
-from evaluators.contract import Evaluated, Evaluator, spent_of
+from evaluators.contract import UNSENT, Evaluated, Evaluator, spent_of
 from facets import answers, errors
 from facets.definitions import Definition
 from facets.documents import DocumentReason
@@ -165,6 +165,8 @@ async def ask(call: Call, clock: Callable[[], float] = time.monotonic) -> Verdic
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is None or task.cancelling():
+            if UNSENT in getattr(error, "__notes__", ()):
+                call.started_s = None
             raise
         return _failed(error)  # something inside the evaluator was cancelled, not this call
     except Exception as error:  # noqa: BLE001 (the outermost step: an evaluator's fault fails its document, not us)

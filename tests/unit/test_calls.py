@@ -9,6 +9,7 @@ import pytest
 from claims import CLAIM, DEFINITION
 from fake_evaluator import Behaviour, FakeEvaluator, Held
 
+from evaluators import contract
 from facets.errors import EvaluationFailed, EvaluatorMisconfigured, EvaluatorUnavailable, InvalidAnswer
 from streams import calls
 from streams.breaker import Ticket
@@ -113,6 +114,30 @@ async def test_a_cut_off_call_is_cancelled():
 
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+@pytest.mark.parametrize("sent", [True, False])
+async def test_a_call_cut_off_before_anything_was_sent_was_none(sent: bool):
+    """An evaluator that was still getting ready says so with its cancellation: then nobody was asked."""
+
+    class GettingReady(FakeEvaluator):
+        async def evaluate(self, body: str, questions: Any, *, key: str, deadline_s: float) -> Any:
+            try:
+                return await super().evaluate(body, questions, key=key, deadline_s=deadline_s)
+            except asyncio.CancelledError as error:
+                if not sent:
+                    error.add_note(contract.UNSENT)
+                raise
+
+    made = call(GettingReady(Held()))
+    task = asyncio.create_task(calls.ask(made))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert (made.started_s is not None) == sent
+    assert calls.spent_on(made, calls.CutOff()) == (calls.UNHEARD if sent else None)
 
 
 @pytest.mark.parametrize("words", ["\0" * 3, "\ud800", "long " * 1000])

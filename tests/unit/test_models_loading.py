@@ -24,7 +24,7 @@ CONTEXT = "from contextlib import nullcontext as internal_sub_call\n"
 CALLS = """
 import asyncio, pathlib, sys
 
-from evaluators import models
+from evaluators import contract, models
 from facets.errors import EvaluatorUnavailable
 
 CONNECTION = models.Connection("openai/x")
@@ -37,9 +37,20 @@ async def refused():
         return error.counted, error.retry_after_s, str(error)
 
 
+async def cut(task):
+    try:
+        await task
+    except asyncio.CancelledError as error:
+        return error.__notes__
+
+
 async def main():
     for told in await asyncio.gather(*(refused() for _ in range(50))):
         assert told == (False, 1.0, "openai/x was not asked: litellm is still being loaded."), told
+    waiting = asyncio.create_task(models.call("ask", CONNECTION, deadline_s=60))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    assert await cut(waiting) == [contract.UNSENT]
     async with asyncio.timeout(5):
         await asyncio.to_thread((pathlib.Path(sys.argv[1]) / "go").touch)
     said = await models.call("ask", CONNECTION, deadline_s=60)
@@ -51,7 +62,9 @@ asyncio.run(main())
 
 
 def test_calls_before_it_is_loaded_are_on_nobodys_account(tmp_path: Path):
-    """They end in time, uncounted, and the loop's own threads stay free; once it is there the call is made."""
+    """They end in time, uncounted, and the loop's own threads stay free; once it is there the call is made. Who is cut
+    off before says that nothing was sent.
+    """
     package = tmp_path / "litellm"
     package.mkdir()
     (package / "__init__.py").write_text(LIBRARY)
