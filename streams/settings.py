@@ -78,6 +78,8 @@ class Settings(BaseSettings):
     agent_tools: tuple[Literal["sql", "write", "delete", "reindex"], ...] = Field(
         default=(), description="what agents may do beside reading, as JSON: sql, write, delete, reindex"
     )
+    url: str | None = Field(default=None, description="address of a running `serve` that `mcp` and `tools` are to ask")
+    token: SecretStr | None = Field(default=None, description="the token for that")
     memo_rows_max: int = Field(default=1_000_000, ge=0, description="answers remembered; the oldest go first")
     calls: Literal["live", "record", "replay"] = Field(
         default="live",

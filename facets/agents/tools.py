@@ -171,7 +171,7 @@ def _list_facets(names: tuple[str, ...], *, scope: bool) -> Tool:
         _collection(names),
         Parameter("facet", "string", "One question, such as topic; all of them unless told."),
         Parameter("contains", "string", "Only values that contain this text, in any case."),
-        _MIN_CONFIDENCE,
+        Parameter("min_confidence", "number", "Answers below it, 0 to 1, count as no usable answer.", least=0, most=1),
         Parameter("filter", "string", "Count only documents that fulfil this condition, as in search."),
         Parameter("limit", "integer", f"Values of a question, {VALUES_DEFAULT} unless told.", least=1, most=VALUES_MAX),
         *([_SCOPE] if scope else []),

@@ -11,6 +11,7 @@ from streams.cli import (
     imports,
     jobs,
     kafka,
+    mcp,
     project,
     replay,
     serve,
@@ -41,6 +42,8 @@ app.command("cost", short_help="What calls have used up, by day or collection.")
 app.command("evaluate", short_help="Measure an evaluator on labelled texts: right, sure, cost.")(evaluate.evaluate)
 app.command("serve", short_help="Serve the API, the page and the agents' tools.")(serve.serve)
 app.add_typer(token.app, name="token")
+app.command("mcp", short_help="Serve one agent over standard input and output.")(mcp.mcp)
+app.command("tools", short_help="Print the agents' tools, for MCP, OpenAI or Anthropic.")(mcp.tools)
 app.command("worker", short_help="With Kafka: apply, answer and publish until stopped.")(kafka.worker)
 app.add_typer(kafka.topics_app, name="topics")
 app.add_typer(kafka.letters_app, name="dlq", short_help="Events that could not be applied: list, show, send again.")
