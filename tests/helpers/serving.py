@@ -17,6 +17,16 @@ ALICE = Caller("alice-token", frozenset[Right]({"read", "write"}), "alice")
 BOB = Caller("bob-token", frozenset[Right]({"read", "write"}), "bob")
 
 
+def reader(scope: str) -> Caller:
+    """A caller that reads one scope."""
+    return Caller(f"{scope}-reader", frozenset[Right]({"read"}), scope)
+
+
+def writer(scope: str) -> Caller:
+    """A caller that reads and writes one scope."""
+    return Caller(f"{scope}-writer", frozenset[Right]({"read", "write"}), scope)
+
+
 @asynccontextmanager
 async def node_on(site: Site, *, classify: bool = True) -> AsyncIterator[tuple[Pipeline, PipelineNode]]:
     """Open a pipeline of a site and serve it; `classify` (local): it runs the side chain as well."""
