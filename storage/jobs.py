@@ -119,12 +119,27 @@ def create(tx: engine.Tx, id: str, request: JobRequest) -> tuple[Job, bool]:  # 
         in_place = sa.select(_JOBS).where(sa.or_(_JOBS.c.id == id, sa.and_(same_place, _JOBS.c.state.in_(ACTIVE))))
         found = [_job(each) for each in tx.execute(in_place)]
         for job in sorted(found, key=lambda each: each.id != id):
-            if job.request != request:
-                raise errors.Conflict(
-                    f"job {job.id} is reindexing {_named(job.request)}: wait for it, or: facetline jobs cancel {job.id}"
-                )
+            _refuse_other(job, request)
             return job, job.id != id
     raise errors.Conflict(f"jobs for {_named(request)} keep starting and ending; try again")
+
+
+def refuse_beside_another(tx: engine.Tx, request: JobRequest) -> None:
+    """Find out whether `create` would refuse the request now, before anything is made ready for it.
+
+    Raises:
+        Conflict: another request is active for the collection and scope; the message names its job.
+    """
+    same_place = sa.and_(_JOBS.c.collection == request.collection, _JOBS.c.scope == request.scope)
+    for row in tx.execute(sa.select(_JOBS).where(same_place, _JOBS.c.state.in_(ACTIVE))):
+        _refuse_other(_job(row), request)
+
+
+def _refuse_other(job: Job, request: JobRequest) -> None:
+    if job.request != request:
+        raise errors.Conflict(
+            f"job {job.id} is reindexing {_named(job.request)}: wait for it, or: facetline jobs cancel {job.id}"
+        )
 
 
 def fill(tx: engine.Tx, job_id: str, limit: int, uris: Sequence[str] | None = None) -> Job:

@@ -1,5 +1,6 @@
 """`reindex` and `jobs`: ask again, watch it, cancel it."""
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -8,8 +9,10 @@ import typer
 from streams.cli import options, output, running
 
 if TYPE_CHECKING:
+    from storage.jobs import JobRequest
     from streams.pipeline import Pipeline
     from streams.reindexing import Estimate
+    from streams.settings import Settings
 
 app = typer.Typer(help="Reindex jobs: list them, look at one, cancel one.", no_args_is_help=True)
 POLL_S = 0.2
@@ -42,6 +45,8 @@ def reindex(
 
         request = JobRequest(collection, scope or "", mode, filter_)
         settings = options.settings(config, folder)
+        if not dry_run:
+            await _refuse_beside_another(settings, request)
         async with wiring.open_pipeline(settings, classify=not (dry_run or detach)) as pipeline:
             if dry_run:
                 _show_plan(await reindexing.plan(pipeline, request), json_=json_)
@@ -60,6 +65,17 @@ def reindex(
         return None
 
     running.run(work, again="the job stays; run the same command again to go on, or 'facetline jobs cancel ID'")
+
+
+async def _refuse_beside_another(settings: "Settings", request: "JobRequest") -> None:
+    """Refuse at once: an open pipeline begins to ask, and would have to end what it began."""
+    from facets import errors
+    from storage import jobs
+    from streams import wiring
+
+    with contextlib.suppress(errors.NotFound):  # no data yet
+        async with wiring.open_store(settings, create=False) as store:
+            await store.read(jobs.refuse_beside_another, request)
 
 
 async def run_job(

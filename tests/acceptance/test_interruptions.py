@@ -52,7 +52,9 @@ async def test_an_interrupted_import_goes_on_when_run_again(case: Case):
 
 
 async def test_an_interrupted_reindex_goes_on(case: Case):
-    """Ctrl-C during a reindex: exit code 130, the job stays; it is ended by a rerun (local) or the worker (Kafka)."""
+    """Ctrl-C during a reindex: exit code 130, the job stays; it is ended by a rerun (local) or the worker (Kafka).
+    Another request is refused meanwhile, before anything is asked.
+    """
     keys = [f"t{number:02d}" for number in range(12)]
     lines = [{"uri": case.uri(key), "body": case.body(f"billing {key} hold=gate")} for key in keys]
     written = ("import", "-", "--collection", "tickets", "--json")
@@ -63,6 +65,11 @@ async def test_an_interrupted_reindex_goes_on(case: Case):
         await eventually(lambda: sum(map(case.calls, keys)) >= 12 + 8, deadline_s=ANSWERED_S, what="all slots hang")
         interrupted = await asyncio.to_thread(interrupt, process)
     (job,) = [each for each in await case.pipeline.store.read(jobs.list_jobs) if each.request.scope == case.scope]
+    if not case.site.is_kafka:
+        asked = sum(map(case.calls, keys))
+        other = await asyncio.to_thread(case.site.place.run, "reindex", "tickets", "--scope", case.scope)
+        assert (other.code, sum(map(case.calls, keys))) == (1, asked)
+        assert f"job {job.id} is reindexing" in other.err
     case.off("gate")
     if not case.site.is_kafka:
         again = await asyncio.to_thread(case.site.place.run, *words)

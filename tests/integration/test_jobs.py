@@ -173,6 +173,9 @@ async def test_same_request_joins_and_another_is_refused(store: engine.Store):
     again = await store.write(jobs.create, "j2", FORCE)
     elsewhere = await store.write(jobs.create, "j3", jobs.JobRequest("mails", mode="force"))
 
+    await store.read(jobs.refuse_beside_another, FORCE)
+    with pytest.raises(errors.Conflict, match="j1"):
+        await store.read(jobs.refuse_beside_another, MISSING)
     with pytest.raises(errors.Conflict, match="j1"):
         await store.write(jobs.create, "j4", MISSING)
     with pytest.raises(errors.UnknownCollection, match="nowhere"):
