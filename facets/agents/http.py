@@ -1,4 +1,5 @@
-"""The MCP over streamable HTTP: the application under `/mcp`. Stateless: no session, each request for itself.
+"""The MCP over streamable HTTP: the application under `/mcp`. Stateless: no session, each request for itself, and no
+stream that would stay open; whoever asks for one by GET is told that there is none, which the protocol provides for.
 
 Whoever mounts it has judged host, origin, size and time before (`facets.api.gate`); the token is judged here, at each
 request, so that a revoked one ends at once.
@@ -11,7 +12,7 @@ from typing import Any
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.datastructures import Headers
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from facets.agents import server
 from facets.agents.server import Context
@@ -48,8 +49,9 @@ class AgentEndpoint:
         caller = await self._service.access.caller(Headers(scope=scope))
         require(caller, "read")
         scope[_CALLER] = caller
+        whole = await _read(receive)  # before a slot is taken: a slow sender must not hold one
         async with self._service.searches.one():
-            await self._manager.handle_request(scope, receive, send)
+            await self._manager.handle_request(scope, whole, send)
 
     async def _toolbox_of(self, context: Context) -> Toolbox:
         # The transports hand the HTTP request on with every message.
@@ -58,11 +60,27 @@ class AgentEndpoint:
         return Toolbox(NodeSource(self._service.node, caller), self._allowed)
 
 
+async def _read(receive: Receive) -> Receive:
+    """Read a request's body, which the gate bounds in size and time; return what gives it again, in one piece."""
+    body = bytearray()
+    more = True
+    while more:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message["type"] == "http.request" and message.get("more_body", False)
+    waiting: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+
+    async def again() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return again
+
+
 def part(*, allowed: tuple[Extra, ...] = ()) -> MakePart:
     """Return what `facets.api.application` mounts; `allowed` are the tools beside reading."""
 
     def make(service: Service) -> Part:
         endpoint = AgentEndpoint(service, allowed=allowed)
-        return Part([Route(PATH, endpoint)], endpoint.running)
+        return Part([Route(PATH, endpoint, methods=["POST"])], endpoint.running)
 
     return make

@@ -41,7 +41,7 @@ def mcp(url: Url = None, allow: Allow = None, config: options.Config = None, fol
 
 
 def tools(
-    collection: Annotated[str | None, typer.Argument(metavar="[COLLECTION]", help="Only this one's search.")] = None,
+    collection: Annotated[str | None, typer.Argument(metavar="COLLECTION", help="Only this one's search.")] = None,
     format_: Annotated[Format, typer.Option("--format", help="Whose form the schemas have.")] = "mcp",
     url: Url = None,
     allow: Allow = None,
