@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from facets import errors
@@ -26,7 +26,7 @@ class Holder:
     """A server: where it answers, its secret, and its process's id."""
 
     url: str
-    secret: str
+    secret: str = field(repr=False)
     pid: int
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from facets import documents, errors, tokens
 from facets.definitions import Definition, Definitions
 from facets.documents import Document, EventReason, Status
-from facets.selection import selection_of
+from facets.selection import Selection, selection_of
 from storage import definitions as definitions_
 from storage import documents as documents_
 from storage import events, outcomes, spend
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from evaluators.contract import Evaluator
     from streams.calls import CallLimits
     from streams.classifying import Classifying
+    from streams.data_lock import Holder
 
 T = TypeVar("T")
 Wait = Literal["none", "applied", "answered"]
@@ -81,7 +82,7 @@ class Writer(Protocol):
 class Pipeline:
     """Write, read and search documents. Made by `streams.local.open_local` and `streams.wiring.open_pipeline`.
 
-    `work` is the side chain, where this process runs it.
+    `work` is the side chain, where this process runs it; `server` whoever serves the data folder meanwhile.
     """
 
     def __init__(self, store: Store, writer: Writer, settings: Settings, project: Project | None, source: str) -> None:
@@ -89,6 +90,7 @@ class Pipeline:
         self.settings = settings
         self.project = project
         self.work: Classifying | None = None
+        self.server: Holder | None = None
         self._writer = writer
         self.source = source
         self._followers: dict[str, Follower] = {}
@@ -291,9 +293,16 @@ class Pipeline:
         for name in ("sort", "counts"):
             if isinstance(options.get(name), str):
                 options[name] = tuple(part.strip() for part in options[name].split(",") if part.strip())
-        return await self.follower(collection).search(
-            selection_of({**options, "collection": collection, "facets": chosen})
-        )
+        return await self._search(selection_of({**options, "collection": collection, "facets": chosen}))
+
+    async def _search(self, selection: Selection) -> dict[str, Any]:
+        if self.server is not None:
+            from streams import served
+
+            reply = await served.search(self.server, self.store, selection)
+            if reply is not None:
+                return reply
+        return await self.follower(selection.collection).search(selection)
 
     async def ask(self, collection: str, sentence: str) -> understanding.Understood:
         """Return what a sentence looks for, by the collection's choice questions; one call to its evaluator, charged.

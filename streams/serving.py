@@ -64,7 +64,7 @@ async def serving(settings: "Settings", host: str, *, secret: str = "") -> Async
             f"there is no {settings.config}; write one with 'facetline init', or give --config"
         )
     loopback = is_loopback(host)
-    async with wiring.open_pipeline(settings, classify=settings.runtime == "local") as pipeline:
+    async with wiring.open_pipeline(settings, classify=settings.runtime == "local", serves=True) as pipeline:
         _, ever = await pipeline.store.read(credentials.in_force)
         if not loopback and not ever:
             raise errors.InvalidSettings(

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from facets import errors
 from storage import definitions, opening
 from storage.engine import Clock, Store, no_shift
+from streams import data_lock
 from streams import project as project_
 from streams.classifying import assignments, classifying
 from streams.local import SOURCE as LOCAL_SOURCE
@@ -19,13 +20,20 @@ CLI_SOURCE = "facetline/cli"
 
 @asynccontextmanager
 async def open_pipeline(
-    settings: Settings, *, classify: bool = False, writes: bool = True, clock_shift: Clock = no_shift
+    settings: Settings,
+    *,
+    classify: bool = False,
+    writes: bool = True,
+    serves: bool = False,
+    clock_shift: Clock = no_shift,
 ) -> AsyncIterator[Pipeline]:
     """Open the pipeline of the runtime in force; close everything in order at the end.
 
     `writes` False: for reading alone, so a missing configuration file is no error, and a missing store is one.
     `classify`: run the side chain in this process and make the file's definitions the active ones; only in the local
     runtime, since with Kafka that is the workers' part.
+    `serves`: this process is the server of the data folder. Any other one leaves the side chain and the definitions to
+    the server, where there is one.
 
     Raises:
         InvalidSettings, InvalidDefinition: the file is refused.
@@ -37,8 +45,11 @@ async def open_pipeline(
         writer = await _writer(settings, store)
         source = LOCAL_SOURCE if isinstance(writer, LocalWriter) else CLI_SOURCE
         pipeline = Pipeline(store, writer, settings, project, source)
+        if not serves and settings.runtime == "local":
+            pipeline.server = data_lock.holder(settings.data_folder)
+            classify = classify and pipeline.server is None
         try:
-            if project is not None and writes:
+            if project is not None and writes and pipeline.server is None:
                 activate = definitions.activate if classify else definitions.activate_unknown
                 await store.write(activate, project.definitions)
             if not (classify and project is not None and isinstance(writer, LocalWriter)):
