@@ -103,9 +103,21 @@ def when(trouble: troubles.Trouble) -> str:
     return f"evaluator '{trouble.evaluator}' {did} at {at} ({trouble.reason}: {trouble.message})"
 
 
-def survey(tx: engine.Tx, project: "Project") -> tuple[list[str], bool]:
-    """Return a line for each evaluator of a project that has something to tell; whether one must be mended now."""
-    lines, broken = [], False
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A line for each evaluator of a project that has something to tell.
+
+    `broken`: one must be mended now; `paused`: one may spend no more today.
+    """
+
+    lines: tuple[str, ...]
+    broken: bool
+    paused: bool
+
+
+def survey(tx: engine.Tx, project: "Project") -> Survey:
+    """Look at what is known of all evaluators of a project."""
+    lines, broken, paused = [], False, False
     for each in troubles.all(tx):
         if each.evaluator in project.evaluators:
             is_now = each.until_ms > tx.now_ms
@@ -114,17 +126,18 @@ def survey(tx: engine.Tx, project: "Project") -> tuple[list[str], bool]:
             lines.append(f"{when(each)}{what}")
     for name, limits in project.limits.items():
         if limits.max_usd_per_day is not None and name in project.evaluators:
-            lines.append(_spending(tx, name, limits.max_usd_per_day))
-    return lines, broken
+            left = budgets.allowance(tx, name, limits.max_usd_per_day, collections=(), slots=1)
+            paused = paused or left.reached
+            lines.append(_spending(name, left))
+    return Survey(tuple(lines), broken, paused)
 
 
-def _spending(tx: engine.Tx, evaluator: str, limit_usd: float) -> str:
-    left = budgets.allowance(tx, evaluator, limit_usd, collections=(), slots=1)
+def _spending(evaluator: str, left: budgets.Allowance) -> str:
     if left.reached:
         stands = spent(evaluator, left)
         return f"evaluator '{evaluator}' {stands.problem}: {stands.mend}"
     blind = f"; {left.unpriced_calls} calls told no cost" if left.unpriced_calls else ""
-    return f"evaluator '{evaluator}' has spent ${left.spent_usd:.4f} of ${limit_usd:g} today (UTC){blind}"
+    return f"evaluator '{evaluator}' has spent ${left.spent_usd:.4f} of ${left.limit_usd:g} today (UTC){blind}"
 
 
 def _limit_of(pipeline: "Pipeline") -> Callable[[str], float | None]:

@@ -156,7 +156,7 @@ def doctor(json_: options.Json = False, config: options.Config = None, folder: o
 
 def _lines(result: dict[str, Any]) -> "Iterator[tuple[str, str, str]]":
     """Yield one check as rows of a table: its problems below each other."""
-    said, name = "ok" if result["ok"] else "FAILED", result["check"]
+    said, name = "FAILED" if not result["ok"] else "PAUSED" if result["paused"] else "ok", result["check"]
     for line in str(result["detail"]).split("\n"):
         yield said, name, line
         said = name = ""
@@ -168,9 +168,16 @@ async def _checked(
     from facets import errors
 
     try:
-        return {"check": name, "ok": True, "detail": await check_(settings)}
+        detail = await check_(settings)
+        return {"check": name, "ok": True, "paused": isinstance(detail, _Paused), "detail": detail}
     except errors.PipelineError as error:
-        return {"check": name, "ok": False, "detail": error.message}
+        return {"check": name, "ok": False, "paused": False, "detail": error.message}
+
+
+class _Paused(str):
+    """What a check says when something stands still because somebody wants it so: no fault, and not fine either."""
+
+    __slots__ = ()
 
 
 async def _check_project(settings: "Settings") -> str:
@@ -242,12 +249,13 @@ async def _check_calls(settings: "Settings") -> str:
     await project.close()
     try:
         async with wiring.open_store(settings, create=False) as store:
-            lines, broken = await store.read(standstill.survey, project)
+            found = await store.read(standstill.survey, project)
     except errors.NotFound:
         return "none was made yet"
-    if broken:
-        raise errors.EvaluatorMisconfigured("\n".join(lines))
-    return "\n".join(lines) or "nothing is known to stand in their way"
+    said = "\n".join(found.lines) or "nothing is known to stand in their way"
+    if found.broken:
+        raise errors.EvaluatorMisconfigured(said)
+    return _Paused(said) if found.paused else said
 
 
 async def _check_topics(settings: "Settings") -> str:

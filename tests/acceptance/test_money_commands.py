@@ -76,6 +76,7 @@ def test_a_days_limit_is_said_and_lifted(site: Site):
     site.define(concurrency=1, limits="max_usd_per_day = 50")
     raised = run("write", "notes/twin", "--body", bodies[0], "--json")
     rest = run("reindex", "notes", "--json")
+    well = run("doctor", "--json")
     cost = run("cost", "--by", "collection", "--json")
     table = run("cost")
 
@@ -86,6 +87,7 @@ def test_a_days_limit_is_said_and_lifted(site: Site):
     assert "or raise the limit" in again.err
     assert dry.json == {"dry_run": True, "documents": 5, "calls": 5, "tokens": 15, "cost_usd": 1.25}
     assert "has spent $0.5000 of the $0.5 a day" in doctor.lines[-1]["detail"]
+    assert (doctor.code, doctor.lines[-1]["paused"], well.lines[-1]["paused"]) == (0, True, False)
     assert (raised.json["status"], rest.json["state"]) == ("indexed", "succeeded")
     assert cost.lines == [
         {
