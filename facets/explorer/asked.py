@@ -14,6 +14,8 @@ from facets.selection import ALL, FACET_SIZE_MAX, Selection
 PAGE_ROWS = 20
 # Cursors of the pages before this one that an address carries along, so that one can go back: 8 x 200 bytes or so.
 BACK_MAX = 8
+FIRST = "first"
+"""Stands for the first page, which has no cursor."""
 # Longer than any address that a person writes; servers refuse a request line of more than 64 KiB anyway.
 _PARAMETERS_MAX = 1_000
 _PLAIN = ("min_confidence", "filter", "sort", "scope", "cursor", "page")
@@ -76,7 +78,7 @@ class Asked:
 
     def next_page(self, cursor: str) -> "Asked":
         """Return the page behind this one."""
-        back = (*self.back, self.cursor or "")[-BACK_MAX:]
+        back = (*self.back, self.cursor or FIRST)[-BACK_MAX:]
         return replace(self, cursor=cursor, page=self.page + 1, back=back)
 
     def previous_page(self) -> "Asked | None":
@@ -86,7 +88,7 @@ class Asked:
         if not self.back:
             return self.first_page()
         *earlier, last = self.back
-        return replace(self, cursor=last or None, page=max(1, self.page - 1), back=tuple(earlier))
+        return replace(self, cursor=None if last == FIRST else last, page=max(1, self.page - 1), back=tuple(earlier))
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return the parameters of the address, without empty ones."""

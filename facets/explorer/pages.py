@@ -1,6 +1,7 @@
 """The three pages that people look at: the collections, one collection, one document."""
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +21,7 @@ from facets.node import Caller
 
 # Bodies of one page's hits that are read from the store at the same time.
 BODIES_AT_ONCE = 5
+_PLACE = re.compile(r"filter, line (\d{1,6}), column (\d{1,6})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +81,8 @@ class Pages:
         """Show one document with all that is known of it."""
         definition = await self._definition(visitor.caller, request.path_params["collection"])
         uri = request.path_params["uri"]
+        await self._check_uri(visitor.caller, definition, uri)
         found = await self._node.get(visitor.caller, uri)
-        if (await self._node.definitions(visitor.caller)).locate(documents.parse_uri(uri))[0].name != definition.name:
-            raise errors.NotFound(f"no document '{uri}' in collection '{definition.name}'")
         evaluation = found.get("evaluation")
         outdated = (
             found["status"] == Status.INDEXED
@@ -103,6 +104,15 @@ class Pages:
             confidence=numbers.confidence,
             active=definition.fingerprint,
         )
+
+    async def _check_uri(self, caller: Caller, definition: Definition, uri: str) -> None:
+        """Refuse what cannot be a document of the collection: on the page it is not there, whatever the reason."""
+        try:
+            located, _ = (await self._node.definitions(caller)).locate(documents.parse_uri(uri))
+        except errors.InvalidEvent:
+            located = None
+        if located is None or located.name != definition.name:
+            raise errors.NotFound(f"no document {uri[:80]!r} in collection '{definition.name}'")
 
     async def _search(self, caller: Caller, asked: Asked) -> dict[str, Any]:
         async with self._site.service.searches.one():
@@ -146,7 +156,6 @@ class Pages:
                 "previous": None,
                 "problem": {
                     "message": problem.message,
-                    "where": _where(problem),
                     "caret": _caret(asked.filter, problem),
                     "at_filter": asked.filter is not None and problem.message.startswith("filter"),
                     "allowed": list(problem.allowed)[:30],
@@ -243,16 +252,13 @@ def _chips(asked: Asked) -> list[Chip]:
     return found
 
 
-def _where(problem: errors.InvalidQuery) -> str:
-    line, column = getattr(problem, "line", None), getattr(problem, "column", None)
-    return f"line {line}, column {column}" if line and column else ""
-
-
 def _caret(text: str | None, problem: errors.InvalidQuery) -> tuple[str, str, str] | None:
     """Return the filter's line before, at and behind the place of an error."""
-    line, column = getattr(problem, "line", None), getattr(problem, "column", None)
-    if not text or not line or not column:
+    # Not every problem with a filter has its place as fields, but every message about one begins with it.
+    place = _PLACE.match(problem.message)
+    if text is None or place is None:
         return None
+    line, column = int(place[1]), int(place[2])
     lines = text.splitlines() or [""]
     if line > len(lines):
         return None

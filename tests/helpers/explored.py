@@ -17,6 +17,7 @@ import uvicorn
 
 from facets.api.application import application
 from facets.explorer import routes
+from facets.node import LOCAL
 from streams import wiring
 from streams.node import PipelineNode, open_node
 from streams.pipeline import NewDocument, Pipeline
@@ -70,6 +71,43 @@ levels = LEVELS
 """
 
 
+SCRIPT = "<script>document.title='taken'</script>"
+IMAGE = '"><img src=x onerror="document.title=\'taken\'">'
+PROBES = f"""
+[collections.probes]
+pattern = "probes/**"
+evaluator = "triage"
+state = {{ title = "string", note = "string" }}
+
+[collections.probes.questions.kind]
+type = "choice"
+ask = {json.dumps(f"What {SCRIPT}?")}
+[collections.probes.questions.kind.options]
+{json.dumps(SCRIPT)} = {json.dumps(IMAGE)}
+{json.dumps(IMAGE)} = "…"
+"a & b 'c' %27" = "…"
+other = "…"
+
+[collections.probes.questions.how]
+type = "score"
+ask = "How?"
+levels = [{json.dumps(IMAGE)}, "it's {{{{ 7 * 7 }}}}"]
+"""
+"""A collection whose every text tries to be more than text."""
+NOTES = """
+[collections.notes]
+pattern = "notes/*"
+evaluator = "triage"
+scoped = true
+
+[collections.notes.questions.mood]
+type = "choice"
+ask = "In what mood?"
+options = { calm = "Calm", angry = "Angry" }
+"""
+"""A collection with scopes."""
+
+
 @dataclass(frozen=True)
 class Ticket:
     """One document and the recorded answers to it, None where there are none."""
@@ -78,6 +116,7 @@ class Ticket:
     body: str
     state: dict[str, Any]
     answers: dict[str, Any] | None
+    scope: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,9 +170,28 @@ def _answers(number: int, topic: str) -> dict[str, Any]:
     }
 
 
-def define(folder: Path, given: Sequence[Ticket], *, configuration: str = CONFIGURATION) -> None:
-    """Write a configuration and the answers to these documents."""
-    text = configuration.replace("= LEVELS", f"= {json.dumps(LEVELS)}")
+def probes() -> list[Ticket]:
+    """Return documents whose uris, bodies and state try to be more than text."""
+    kind = {"type": "choice", "choice": SCRIPT, "confidence": 0.9, "probabilities": {SCRIPT: 0.9, IMAGE: 0.1}}
+    kind["probabilities"] |= {"a & b 'c' %27": 0.0, "other": 0.0}
+    how = {"type": "score", "score": 0.0, "level": IMAGE, "confidence": 0.8}
+    keys = (SCRIPT.replace("/", "|"), "a b?c=d#e%2F&amp;", "'\";|", "日本/été", "{{ 7 * 7 }}")
+    return [
+        Ticket(key, f"{SCRIPT} {number} {IMAGE}", {"title": IMAGE, "note": SCRIPT}, {"kind": kind, "how": how})
+        for number, key in enumerate(keys)
+    ]
+
+
+def notes() -> list[Ticket]:
+    """Return documents of two scopes: three of alice's, two of bob's."""
+    mood = {"mood": {"type": "choice", "choice": "calm", "confidence": 0.9}}
+    scopes = ("alice", "alice", "alice", "bob", "bob")
+    return [Ticket(f"n{place}", f"Note {place} of {scope}", {}, mood, scope) for place, scope in enumerate(scopes)]
+
+
+def define(folder: Path, given: Sequence[Ticket], *, more: str = "") -> None:
+    """Write a configuration, with `more` collections, and the answers to these documents."""
+    text = CONFIGURATION.replace("= LEVELS", f"= {json.dumps(LEVELS)}") + more
     (folder / "facetline.toml").write_text(text, encoding="utf-8")
     lines = [json.dumps({"key": each.key, "answers": each.answers}) for each in given if each.answers is not None]
     (folder / "answers.ndjson").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -148,35 +206,40 @@ async def opened(folder: Path, *, classify: bool = True) -> AsyncIterator[tuple[
 
 
 async def write(pipeline: Pipeline, given: Sequence[Ticket], collection: str = "support") -> None:
-    """Write documents and wait until none is pending."""
-    rows = [NewDocument(f"{collection}/{each.key}", each.body, each.state, each.key) for each in given]
+    """Write documents; those that are there already stay as they are."""
+    rows = [
+        NewDocument(f"@{each.scope}/{path}" if each.scope else path, each.body, each.state, f"{each.scope}/{path}")
+        for each in given
+        for path in (f"{collection}/{each.key}",)
+    ]
     await pipeline.write_many(await pipeline.definitions(), rows, source="tests", collection=collection)
 
 
-async def settled(node: PipelineNode, collection: str = "support", *, total: int = TOTAL) -> None:
-    """Wait until every document is answered, or cannot be, and the views say so."""
-    from facets.node import LOCAL
-
+async def settled(node: PipelineNode, collection: str = "support", *, total: int = TOTAL, waits: bool = False) -> None:
+    """Wait until every document is answered, or cannot be (`waits`: is there), and the views say so."""
     async with asyncio.timeout(START_S):
         while True:
             counts: Mapping[str, int] = (await node.strip(LOCAL, collection))["counts"]
-            if sum(counts.values()) == total and not counts["pending"]:
+            if sum(counts.values()) == total and (waits or not counts["pending"]):
                 return
             await asyncio.sleep(0.05)
 
 
 @contextmanager
-def serving(folder: Path, given: Sequence[Ticket] | None = None, *, collection: str = "support") -> Iterator[Explored]:
-    """Serve the page over these documents from a thread of its own; the folder has what `define` wrote."""
-    documents = tickets() if given is None else given
+def serving(
+    folder: Path, given: Mapping[str, Sequence[Ticket]] | None = None, *, classify: bool = True
+) -> Iterator[Explored]:
+    """Serve the page over documents by collection from a thread of its own; the folder has what `define` wrote."""
+    documents = {"support": tickets()} if given is None else given
     ready = threading.Event()
     found: dict[str, Any] = {}
 
     async def serve() -> None:
         found["loop"] = asyncio.get_running_loop()
-        async with opened(folder) as (pipeline, node):
-            await write(pipeline, documents, collection)
-            await settled(node, collection, total=len(documents))
+        async with opened(folder, classify=classify) as (pipeline, node):
+            for collection, listed in documents.items():
+                await write(pipeline, listed, collection)
+                await settled(node, collection, total=len(listed), waits=not classify)
             app = application(node, loopback=True, parts=[routes.part])
             listening = socket.create_server(("127.0.0.1", 0))
             server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))

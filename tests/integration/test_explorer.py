@@ -1,0 +1,387 @@
+"""The page over HTTP: what each address shows, as HTML, without a browser."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import explored
+import httpx
+import pytest
+from explored import COUNTS, TOTAL, UNANSWERED, Explored
+from html_page import Element, parse
+
+PART = {"HX-Request": "true"}
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explored]:
+    """The support tickets and the probes, served."""
+    folder = tmp_path_factory.mktemp("explored")
+    given = {"support": explored.tickets(), "probes": explored.probes()}
+    explored.define(folder, [each for listed in given.values() for each in listed], more=explored.PROBES)
+    with explored.serving(folder, given) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def client(page: Explored) -> Iterator[httpx.Client]:
+    """A client that follows no redirect by itself."""
+    with httpx.Client(base_url=page.url) as opened:
+        yield opened
+
+
+def _page(client: httpx.Client, address: str, status: int = 200) -> Element:
+    reply = client.get(address)
+    assert reply.status_code == status, reply.text
+    return parse(reply.text)
+
+
+def _counts(shown: Element, facet: str) -> dict[str, int]:
+    boxes = shown.all("input", type="checkbox", name=f"f.{facet}")
+    labels = {each.attributes["for"]: each for each in shown.all("label") if "for" in each.attributes}
+    return {box.attributes["value"]: _number(labels[box.attributes["id"]]) for box in boxes}
+
+
+def _number(option: Element) -> int:
+    return int(option.one("span", class_="n").text.split()[0].replace(",", ""))
+
+
+def _total(shown: Element) -> int:
+    return int(shown.one("p", id="total").one("b").text.replace(",", ""))
+
+
+def test_front_page_shows_every_collection(client: httpx.Client):
+    """The front page names each collection with its documents by status and its questions."""
+    shown = _page(client, "/")
+
+    card = next(each for each in shown.all("li", class_="card") if "support" in each.one("h2").text)
+    assert f"{TOTAL} documents" in card.text
+    assert f"{TOTAL - UNANSWERED} answered" in card.text
+    assert f"{UNANSWERED} failed" in card.text
+    assert "What is this support ticket about?" in card.text
+    assert "5 options" in card.text
+
+
+def test_counts_of_the_user_story(client: httpx.Client):
+    """With billing chosen every option keeps its own count, zero included, and the missing row says why."""
+    shown = _page(client, "/support?f.topic=billing")
+
+    assert _total(shown) == COUNTS["billing"]
+    assert _counts(shown, "topic") == {**COUNTS, "__missing__": UNANSWERED}
+    assert [each.attributes["value"] for each in shown.all("input", checked="")] == ["billing"]
+    facet = next(each for each in shown.all("fieldset") if each.one("legend").text == "topic")
+    assert f"{UNANSWERED} failed" in facet.text
+    assert "zero" in next(each for each in facet.all("li") if "praise" in each.text).attributes["class"]
+
+
+def test_two_options_are_either(client: httpx.Client):
+    """Two ticked options of one question are joined by or."""
+    shown = _page(client, "/support?f.topic=billing&f.topic=bug")
+
+    assert _total(shown) == COUNTS["billing"] + COUNTS["bug"]
+
+
+def test_every_count_is_the_total_of_its_link(client: httpx.Client):
+    """Following the link of a boolean's or a level's bar finds as many documents as the bar says, confidence or not."""
+    for address in ("/support", "/support?min_confidence=0.7", "/support?f.topic=billing&filter=doc_version%20%3E%201"):
+        for option in _page(client, address).all("li", class_="option"):
+            for link in option.all("a"):
+                assert _total(_page(client, link.attributes["href"])) == _number(option), (address, option.text)
+
+
+def test_a_link_followed_twice_leads_back(client: httpx.Client):
+    """The bar that is chosen is marked, and its link takes the choice out again."""
+    address = "/support?filter=doc_status%20%3D%20%27indexed%27"
+    option = next(each for each in _page(client, address).all("a") if each.attributes.get("id") == "f-urgent-0")
+
+    chosen = _page(client, option.attributes["href"]).one("a", id="f-urgent-0")
+
+    assert chosen.attributes["aria-current"] == "true"
+    assert chosen.attributes["href"] == address
+
+
+def test_blank_fields_leave_the_address(client: httpx.Client):
+    """A form sent with empty fields leads to the address without them: one search, one address."""
+    sent = client.get("/support?min_confidence=0&f.topic=bug&filter=&sort=")
+
+    assert sent.status_code == 303
+    assert sent.headers["location"] == "/support?f.topic=bug"
+
+
+def test_part_for_htmx_is_the_page_without_its_frame(client: httpx.Client):
+    """What htmx asks for is the changing part alone, with the address to show; caches keep the two apart."""
+    whole = client.get("/support?f.topic=bug")
+    part = client.get("/support?min_confidence=0&f.topic=bug&filter=&sort=", headers=PART)
+    restored = client.get("/support?f.topic=bug", headers={**PART, "HX-History-Restore-Request": "true"})
+
+    assert "<html" not in part.text
+    assert part.text.split('<div class="wrap">')[1].strip() in whole.text
+    assert part.headers["hx-push-url"] == "/support?f.topic=bug"
+    assert "HX-Request" in part.headers["vary"]
+    assert "<html" in restored.text
+
+
+def test_filter_problem_stands_at_the_filter(client: httpx.Client):
+    """A filter that cannot be read is told where, with the nearest name, beside counts that stay."""
+    shown = _page(client, "/support?f.topic=billing&filter=topic%20%3D%20%27biling%27", 400)
+
+    problem = shown.one(id="filter-problem")
+    assert "billing" in problem.text
+    assert problem.one("mark").text
+    field = shown.one("input", id="filter")
+    assert field.attributes["value"] == "topic = 'biling'"
+    assert field.attributes["aria-describedby"] == "filter-problem"
+    assert _counts(shown, "topic")["billing"] == COUNTS["billing"]
+    assert not shown.all("ol", class_="hits")
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("f.topi=billing", "topic"),
+        ("f.topic=biling", "billing"),
+        ("sort=severty", "severity"),
+        ("cursor=AAAA", "cursor"),
+        ("min_confidence=2", "0 to 1"),
+        ("min_confidence=x", "0 to 1"),
+        ("min_confidence=nan", "0 to 1"),
+        ("limt=3", "limt"),
+        ("filter=a&filter=b", "twice"),
+        ("scope=alice", "scope"),
+    ],
+)
+def test_wrong_address_is_explained(client: httpx.Client, query: str, said: str):
+    """What an address cannot ask for is named on a page that still shows the collection's facets."""
+    shown = _page(client, f"/support?{query}", 400)
+
+    assert said in shown.one(role="alert").text
+    assert sum(_counts(shown, "topic").values()) == TOTAL
+
+
+def test_pages_walk_every_document_once(client: httpx.Client):
+    """Next leads through every document once, and previous back to the first page."""
+    keys, address, addresses = [], "/support?sort=-severity", []
+    while address:
+        addresses.append(address)
+        shown = _page(client, address)
+        keys += [each.one("h2").one("a").attributes["href"] for each in shown.all("li", class_="hit")]
+        following = shown.all("a", rel="next")
+        address = following[0].attributes["href"] if following else ""
+    back = [addresses[-1]]
+    while links := _page(client, back[-1]).all("a", rel="prev"):
+        back.append(links[0].attributes["href"])
+
+    assert len(keys) == len(set(keys)) == TOTAL
+    assert back == addresses[::-1]
+
+
+def test_hit_shows_answers_with_number_and_shape(client: httpx.Client):
+    """A hit has its title, the text's beginning, and each answer with its confidence, marked where it is low."""
+    shown = _page(client, "/support?f.topic=billing&sort=topic_confidence")
+
+    hit = shown.all("li", class_="hit")[0]
+    chip = hit.all("span", class_="chip")[0]
+    assert chip.text == "topic billing confidence 0.43, low"
+    assert "low" in chip.attributes["class"].split()
+    assert chip.all("svg")
+    assert hit.one("p", class_="excerpt").text
+
+
+def test_csv_has_a_line_for_each_document(client: httpx.Client):
+    """CSV of the search has as many lines as documents, and a head."""
+    shown = _page(client, "/support?f.topic=billing&f.topic=bug")
+    link = next(each for each in shown.all("a") if each.text == "CSV")
+
+    reply = client.get(link.attributes["href"])
+
+    assert reply.headers["content-type"].startswith("text/csv")
+    assert len(reply.text.splitlines()) == _total(shown) + 1
+
+
+def test_json_is_the_same_search(client: httpx.Client):
+    """JSON of the search has the page's total."""
+    shown = _page(client, "/support?f.topic=bug")
+    link = next(each for each in shown.all("a") if each.text == "JSON")
+
+    assert client.get(link.attributes["href"]).json()["total"] == _total(shown)
+
+
+def test_sql_gives_the_same_total(client: httpx.Client):
+    """The SQL that is shown, run as it is, gives the page's total."""
+    shown = _page(client, "/support?f.topic=bug&min_confidence=0.5")
+    link = next(each for each in shown.all("a") if each.text == "Show SQL")
+    text = _page(client, link.attributes["href"]).one("pre", id="sql-text").text
+
+    reply = client.post("/v1/sql", json={"sql": text}, timeout=30)
+
+    assert reply.json()["rows"] == [[_total(shown)]]
+
+
+def test_document_shows_all_that_is_known(client: httpx.Client):
+    """A document's page has its text, state, answers with their distribution, and where they are from."""
+    shown = _page(client, "/support/support/d-1")
+
+    assert shown.one("h1").text == "Charged twice"
+    assert shown.one(class_="text").text.startswith("My card was charged again")
+    topic = next(each for each in shown.all("section", class_="answer") if each.one("h3").text == "topic")
+    assert [each.one("span", class_="label").text for each in topic.all("li")] == list(COUNTS)
+    assert topic.all("svg", class_="bar")
+    facts = dict(zip((e.text for e in shown.all("dt")), (e.text for e in shown.all("dd")), strict=True))
+    assert facts["Model"] == "recorded"
+    assert facts["Calls"] == "1"
+    assert facts["Fingerprint"].endswith("as it is now")
+
+
+def test_failed_document_says_why(client: httpx.Client):
+    """A failed document's page and the list of the failed say the reason and the message."""
+    listed = _page(client, "/-/failed/support")
+    address = listed.one("tbody").all("a")[0].attributes["href"]
+
+    shown = _page(client, address)
+
+    assert len(listed.one("tbody").all("tr")) == UNANSWERED
+    assert "evaluator error" in listed.text
+    assert "answers.ndjson has no answers" in shown.one(class_="problem").text
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/nothing",
+        "/support/support/nothing",
+        "/support/probes/x",
+        "/probes/support/d-1",
+        "/support/",
+        "/-/job/none",
+        "/x/y",
+    ],
+)
+def test_what_is_not_there_is_a_page(client: httpx.Client, address: str):
+    """An address without anything is answered 404 with a page that leads on."""
+    reply = client.get(address, headers={"Accept": "text/html"})
+
+    assert reply.status_code == 404
+    assert parse(reply.text).one("main").all("a", href="/")
+
+
+def test_strip_stands_alone(client: httpx.Client):
+    """The pipeline strip that the page asks for again has counts, reasons, evaluator and money."""
+    strip = parse(client.get("/-/strip/support", headers=PART).text).one("section", id="strip")
+
+    assert strip.attributes["hx-trigger"].startswith("every ")
+    assert f"{UNANSWERED} failed : evaluator error" in strip.text.replace("failed:", "failed :")
+    assert "triage is answering" in strip.text
+    assert "$0.00 today" in strip.text
+
+
+def test_nothing_is_more_than_text(client: httpx.Client, page: Explored):
+    """Uris, texts, state, questions and options that look like HTML or templates are shown, never obeyed."""
+    listed = _page(client, "/probes")
+    links = [each.one("h2").one("a").attributes["href"] for each in listed.all("li", class_="hit")]
+    shown = [listed, _page(client, "/"), *(_page(client, link) for link in links)]
+
+    assert len(links) == len(explored.probes())
+    for each in shown:
+        assert not each.all("img")
+        assert all("src" in script.attributes for script in each.all("script"))
+        assert not any(name.startswith("on") for found in each.all() for name in found.attributes)
+        assert not any("style" in found.attributes for found in each.all())
+        assert "49" not in each.text
+    assert explored.SCRIPT in shown[2].text
+    for value in (explored.SCRIPT, explored.IMAGE, "a & b 'c' %27"):
+        found = next(each for each in listed.all("input") if each.attributes.get("value") == value)
+        chosen = client.get("/probes", params={found.attributes["name"]: value})
+        assert chosen.status_code == 200
+
+
+@pytest.mark.parametrize("address", ["/", "/support", "/support/support/d-1", "/nothing", "/-/reindex/support"])
+def test_headers_keep_the_page_to_itself(client: httpx.Client, address: str):
+    """No page may load anything from elsewhere or run what stands in it, be framed, or be kept."""
+    headers = client.get(address).headers
+
+    policy = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == policy["style-src"] == "'self'"
+    assert policy["frame-ancestors"] == "'none'"
+    assert headers["cache-control"] == "no-store"
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_static_files_are_kept_until_they_change(client: httpx.Client):
+    """A page's files come from this server, with the type that they are, to be kept for ever under their stamp."""
+    shown = _page(client, "/")
+    addresses = [each.attributes["src"] for each in shown.all("script")]
+    addresses += [each.attributes["href"] for each in shown.all("link")]
+
+    replies = [client.get(address) for address in addresses]
+
+    assert all(address.startswith("/static/") for address in addresses)
+    assert {reply.headers["content-type"].split(";")[0] for reply in replies} == {
+        "text/javascript",
+        "text/css",
+        "image/svg+xml",
+    }
+    assert all("immutable" in reply.headers["cache-control"] for reply in replies)
+    assert client.get("/static/../site.py").status_code == 404
+    assert client.get("/static/%2e%2e/site.py").status_code == 404
+
+
+def test_job_from_estimate_to_its_end(client: httpx.Client, page: Explored):
+    """The dialog estimates, its form starts a job once, and the job's page shows it until its end."""
+    dialog = _page(client, "/-/reindex/support?mode=force&filter=topic%20%3D%20%27bug%27")
+    form = next(each for each in dialog.all("form") if each.attributes["method"] == "post")
+    fields = {each.attributes["name"]: each.attributes["value"] for each in form.all("input")}
+    origin = {"Origin": page.url}
+    address = form.attributes["action"]
+
+    unmarked = client.post(address, data={**fields, "mark": "0" * 64}, headers=origin)
+    without_origin = client.post(address, data=fields)
+    foreign = client.post(address, data=fields, headers={"Origin": "http://other.example"})
+    started = client.post(address, data=fields, headers=origin)
+    job = _ended(client, started.headers["location"])
+
+    assert f"{COUNTS['bug']} documents" in form.text
+    assert [each.status_code for each in (unmarked, without_origin, foreign)] == [403, 403, 403]
+    assert started.status_code == 303
+    assert "Asked again" in job.one("h1").text
+    assert f"{COUNTS['bug']} of {COUNTS['bug']} documents" in job.text
+    assert "Last jobs" in _page(client, "/-/reindex/support").text
+
+
+def _ended(client: httpx.Client, address: str) -> Element:
+    for _ in range(200):
+        shown = _page(client, address)
+        if not any("hx-get" in each.attributes for each in shown.all("div")):
+            return shown
+    raise AssertionError(shown.text)
+
+
+def test_forms_of_another_kind_or_size_are_refused(client: httpx.Client, page: Explored):
+    """A form that is no form, or a huge one, is refused before it is looked at."""
+    origin = {"Origin": page.url}
+    as_json = client.post("/-/reindex/support", json={}, headers=origin)
+    huge = client.post("/-/reindex/support", data={"mark": "x" * 20_000}, headers=origin)
+
+    assert as_json.status_code == 415
+    assert huge.status_code == 413
+
+
+def test_nothing_yet_says_how_to_begin(tmp_path: Path):
+    """A collection without documents says how to write one."""
+    explored.define(tmp_path, [])
+    with explored.serving(tmp_path, {}) as served, httpx.Client(base_url=served.url) as client:
+        shown = parse(client.get("/support").text)
+
+    assert "No documents yet" in shown.one("section", class_="empty").text
+    assert "facetline write support/first" in shown.text
+
+
+def test_nothing_matches_while_documents_wait(tmp_path: Path):
+    """An empty result says how many documents have no answers yet."""
+    explored.define(tmp_path, [])
+    with explored.serving(tmp_path, {"support": explored.tickets()[:3]}, classify=False) as served:
+        shown = parse(httpx.get(f"{served.url}/support?f.topic=billing").text)
+        first = parse(httpx.get(f"{served.url}/support").text)
+
+    assert "3 documents have no answers yet" in shown.one("section", class_="empty").text
+    assert "3 not asked yet" in shown.text
+    assert "being asked" in first.all("li", class_="hit")[0].text
