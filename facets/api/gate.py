@@ -9,10 +9,11 @@ import traceback
 from collections.abc import Callable, Sequence
 
 import structlog
+from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from facets import errors
 from facets.api import problems
@@ -51,14 +52,14 @@ class Gate:
 
     def __init__(
         self,
-        app: ASGIApp,
+        app: Starlette,
         *,
         access: Access,
         limits: Limits,
         observe: Observe | None = None,
         pages: Sequence[ProblemPage] = (),
     ) -> None:
-        self._app = app
+        self.application = app
         self._access = access
         self._limits = limits
         self._observe = observe
@@ -67,7 +68,7 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.application(scope, receive, send)
             return
         if scope["method"] == "HEAD":  # the server leaves the body out
             scope = {**scope, "method": "GET"}
@@ -88,7 +89,7 @@ class Gate:
                 return
             bounded = _Body(receive, self._limits)
             bounded.check(headers)
-            await self._app(scope, bounded.receive, reply.send)
+            await self.application(scope, bounded.receive, reply.send)
         except ClientDisconnect:
             return
         except Problem as problem:

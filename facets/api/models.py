@@ -238,6 +238,7 @@ class Document(BaseModel):
     reason: str | None = None
     evaluation: Json | None = None
     calls: Json
+    outdated: bool | None = None
     token: str
 
 
