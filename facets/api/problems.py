@@ -109,6 +109,7 @@ def of_error(error: errors.PipelineError, *, missing: str = "not-found") -> Prob
 FAILED = "the request could not be answered; the server's log says why"
 _KINDS: Mapping[type[errors.PipelineError], str] = {
     errors.Forbidden: "forbidden",
+    errors.KeyReused: "key-reused",
     errors.Conflict: "conflict",
     errors.NotCaughtUp: "not-caught-up",
     errors.SqlBusy: "busy",
