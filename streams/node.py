@@ -165,7 +165,7 @@ class PipelineNode:
         if found is None or found.status is documents.Status.DELETED:
             raise rights.no_document(uri)
         token = tokens.WriteToken(self.pipeline.store.store_id, uri, found.version)
-        return {**shown(found), "token": tokens.encode(token)}
+        return {**shown(found, self.views.known.definitions), "token": tokens.encode(token)}
 
     async def event(self, caller: Caller, event_id: str) -> dict[str, Any]:
         """Return what became of an event of this caller's source."""

@@ -252,7 +252,7 @@ class Pipeline:
         await poll(look, ends)
 
     async def get(self, uri: str) -> dict[str, Any]:
-        """Return a document whole.
+        """Return a document whole; `"outdated": true` is there where it was answered under another definition.
 
         Raises:
             NotFound: there is none, or it was deleted.
@@ -261,7 +261,7 @@ class Pipeline:
         found = await self.store.read(documents_.get, uri)
         if found is None or found.status is Status.DELETED:
             raise errors.NotFound(f"no document '{uri}'")
-        return shown(found)
+        return shown(found, await self.definitions())
 
     async def search(
         self,
@@ -438,9 +438,12 @@ def _refusal(outcome: events.Outcome) -> errors.InvalidEvent | None:
     return errors.InvalidEvent(outcome.reason or "", outcome.message or "")
 
 
-def shown(document: Document) -> dict[str, Any]:
+def shown(document: Document, active: Definitions) -> dict[str, Any]:
     """Return a document as `get` shows it."""
-    return document.model_dump(mode="json", exclude={"collection", "scope"})
+    told = document.model_dump(mode="json", exclude={"collection", "scope"})
+    definition = active.by_name.get(document.collection)
+    by, now = document.evaluation, None if definition is None else definition.fingerprint
+    return told | {"outdated": True} if by is not None and by.fingerprint != now else told
 
 
 def _shown(document: Document) -> dict[str, Any]:

@@ -279,6 +279,8 @@ def _show_document(found: dict[str, Any]) -> None:
         source = evaluation["confidence_source"]
         way = "imported" if evaluation["kind"] == "imported" else "asked"
         rows.append((way, f"{evaluation['classified_at']} by {evaluation['model']}{cached}"))
+        if found.get("outdated"):
+            rows.append(("outdated", "the questions or the evaluator have changed since"))
         rows.append(("confidence", source or "none given"))
         rows.extend(("note", f"{name}: {value}") for name, value in (evaluation["notes"] or {}).items())
     rows.append(("state", json.dumps(found["state"], ensure_ascii=False) if found["state"] else ""))
@@ -295,7 +297,7 @@ def _show_hits(reply: dict[str, Any]) -> None:
     output.table(
         (
             hit["uri"],
-            output.answers(hit["facets"]) or f"({hit['status']})",
+            (output.answers(hit["facets"]) or f"({hit['status']})") + ("  (outdated)" if hit.get("outdated") else ""),
             json.dumps(hit["state"], ensure_ascii=False) if hit["state"] else "",
         )
         for hit in reply["hits"]

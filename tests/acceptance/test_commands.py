@@ -100,6 +100,7 @@ def test_a_ticket_from_write_to_search(tmp_path: Path):
     assert written.json["facets"]["severity"]["level"] == "annoying"
     assert (got.json["body"], got.json["evaluation"]["kind"]) == ("I was charged twice", "recorded")
     assert set(got.json["calls"]) == {"made", "retries", "crashes"}
+    assert "outdated" not in got.json
     assert (found.json["keys"], found.json["total"]) == (["t1"], 1)
     assert found.json["facets"][0]["buckets"][0] == {"value": "billing", "count": 1, "selected": True}
     assert (deleted.json["status"], deleted.json["version"]) == ("deleted", 3)
@@ -285,8 +286,13 @@ def test_apply_makes_a_changed_file_the_active_one(written: Place):
     warned = written.run("search", "tickets", "--json")
     applied, again = written.run("collections", "apply", "--json"), written.run("collections", "apply", "--json")
     found = written.run("search", "tickets", "topic=billing", "--json")
+    got, shown = written.run("get", "tickets/t1", "--json"), written.run("get", "tickets/t1")
+    table = written.run("search", "tickets")
 
     assert "collections apply" in warned.err
+    assert got.json["outdated"] is True
+    assert "outdated: " in shown.out
+    assert all(line.endswith("(outdated)") for line in table.out.splitlines()[:2])
     assert (applied.lines[0]["changed"], again.lines[0]["changed"]) == (True, False)
     assert (found.json["keys"], found.json["hits"][0]["outdated"], found.err) == (["t1"], True, "")
 
