@@ -180,7 +180,8 @@ async def query_sql(source: Source, tool: Tool, given: Mapping[str, Any]) -> Too
     """Run a read-only statement."""
     del tool
     reply = await source.sql(str(given["sql"]), int(given.get("limit", VALUES_DEFAULT)))
-    columns, rows = [str(name) for name in reply["columns"]], list(reply["rows"])
+    columns = [each["name"] if isinstance(each, dict) else str(each) for each in reply["columns"]]
+    rows = list(reply["rows"])
     kept = texts.that_fit(rows, texts.RESULT_BYTES_MAX)
     lines = [" | ".join(columns), *(" | ".join(_cell(value) for value in row) for row in kept)]
     truncated = bool(reply["truncated"]) or len(kept) < len(rows)

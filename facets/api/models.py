@@ -139,6 +139,7 @@ class Statement(Taken):
     params: Json = Field(default={}, description="values by name")
     limit: Rows = 1_000
     timeout_ms: TimeoutMs = 5_000
+    agents: bool = Field(default=False, description="over the collections that agents may see alone")
 
 
 class StatementParameters(Taken):

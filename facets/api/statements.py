@@ -32,7 +32,8 @@ async def as_csv(call: Call) -> Response:
 
 async def _run(call: Call, given: models.Statement) -> dict[str, Any]:
     async with call.service.statements.one():
-        return await call.node.sql(call.caller, given.sql, given.params, limit=given.limit, timeout_ms=given.timeout_ms)
+        bounds = {"limit": given.limit, "timeout_ms": given.timeout_ms}
+        return await call.node.sql(call.caller, given.sql, given.params, **bounds, agents=given.agents)
 
 
 _PROBLEMS = ("sql-not-read-only", "sql-error", "sql-too-large", "sql-timeout", "invalid-query")

@@ -156,6 +156,24 @@ async def test_what_agents_may_not_see_is_not_there(box: Toolbox):
     assert "salary" not in "".join(each.text for each in calls)
 
 
+async def test_sql_reads_what_agents_may_see(box: Toolbox):
+    """A statement has rows in the text and the content; the other collections are neither tables nor in `answers`."""
+    found = await run(
+        box, "query_sql", sql="SELECT topic, count(*) AS n FROM support WHERE topic = 'bug' GROUP BY topic"
+    )
+    answers = await run(box, "query_sql", sql="SELECT DISTINCT collection FROM answers ORDER BY 1")
+    secret = await box.run("query_sql", {"sql": "SELECT * FROM payroll"})
+    wrong = await box.run("query_sql", {"sql": "DELETE FROM support"})
+    short = await run(box, "query_sql", sql="SELECT doc_uri FROM support", limit=3)
+
+    assert found.text == 'topic | n\n"bug" | 4\n1 rows'
+    assert found.content == {"columns": ["topic", "n"], "rows": [["bug", 4]], "truncated": False}
+    assert "payroll" not in answers.text
+    assert secret.is_error
+    assert wrong.is_error
+    assert short.text.endswith("3 rows, there are more: give a higher limit or a narrower query")
+
+
 async def test_a_scope_sees_its_own(node: PipelineNode):
     """A caller with a scope finds, counts, reads and is refused as if others' documents did not exist."""
     box = Toolbox(NodeSource(node, ALICE), EXTRAS)
