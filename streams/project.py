@@ -131,16 +131,23 @@ class _Reading:
 
     def _take_evaluator(self, name: str, table: Mapping[str, Any]) -> None:
         own = {key: value for key, value in table.items() if key not in LIMITS}
+        meant_as_limits = _near_limits(name, table.get("kind"), own)
+        problems = list(meant_as_limits.values())
+        own = {key: value for key, value in own.items() if key not in meant_as_limits}
+        given = {key: value for key, value in table.items() if key in LIMITS}
         try:
-            _refuse_near_limits(name, table.get("kind"), own)
-            given = {key: value for key, value in table.items() if key in LIMITS}
             self.limits[name] = _limits(name, {**KIND_LIMITS.get(str(table.get("kind")), {}), **given})
-            if table and not own:  # limits of an evaluator that comes with a collection in Python
-                self._limits_alone.add(name)
-                return
-            self.evaluators[name] = factory.evaluator_from_table(name, own, folder=self.folder)
         except errors.InvalidDefinition as error:
-            self.problems.extend(error.problems)
+            problems.extend(error.problems)
+        if table and not own:  # limits of an evaluator that comes with a collection in Python
+            self._limits_alone.add(name)
+        else:
+            try:
+                self.evaluators[name] = factory.evaluator_from_table(name, own, folder=self.folder)
+            except errors.InvalidDefinition as error:
+                problems.extend(error.problems)
+        if problems:
+            self.problems.extend(problems)
             self._refused.add(name)
 
     def take_collections(self, given: Any) -> None:
@@ -155,6 +162,9 @@ class _Reading:
                     self.collections.append(collections_.collection_from_table(name, table))
                 except errors.InvalidDefinition as error:
                     self.problems.extend(error.problems)
+                    named = table.get("evaluator") if isinstance(table, dict) else None
+                    if isinstance(named, str):
+                        self._known_evaluator(name, named)
         else:
             self.problems.append('collections: write [collections.NAME] tables, or "module:name" of a Python list')
         if not self.collections and not self.problems:
@@ -222,16 +232,7 @@ class _Reading:
         """Return the name under which the collection's evaluator is known; None, with a problem, without one."""
         given = collection.evaluator
         if isinstance(given, str):
-            if given in self.evaluators:
-                return given
-            if given not in self._refused | self._limits_alone:
-                known = ", ".join(sorted(self.evaluators)) or "none"
-                guess = errors.nearest(given, self.evaluators)
-                self.problems.append(
-                    f"collection '{collection.name}': evaluator '{given}' is not defined{guess}; write a table"
-                    f" [evaluators.{given}] (defined: {known})"
-                )
-            return None
+            return self._known_evaluator(collection.name, given)
         if not isinstance(given, Evaluator):
             self.problems.append(
                 f"collection '{collection.name}': evaluator {given!r:.80} is neither a name nor an object with the"
@@ -248,14 +249,25 @@ class _Reading:
         self.limits.setdefault(name, CallLimits())
         return name
 
+    def _known_evaluator(self, collection: str, given: str) -> str | None:
+        """Return the name of an evaluator that has a table; None, with a problem unless it was told, without one."""
+        if given in self.evaluators:
+            return given
+        if given not in self._refused | self._limits_alone:
+            known = ", ".join(sorted(self.evaluators)) or "none"
+            guess = errors.nearest(given, self.evaluators)
+            self.problems.append(
+                f"collection '{collection}': evaluator '{given}' is not defined{guess}; write a table"
+                f" [evaluators.{given}] (defined: {known})"
+            )
+        return None
 
-def _refuse_near_limits(name: str, kind: object, own: Mapping[str, Any]) -> None:
-    """Refuse what was meant for a limit: the kind's own list of keys would not lead there."""
+
+def _near_limits(name: str, kind: object, own: Mapping[str, Any]) -> dict[str, str]:
+    """Say of each key that was meant for a limit which one: the kind's own list of keys would not lead there."""
     known = factory.MAKERS[kind][0] if isinstance(kind, str) and kind in factory.MAKERS else ("kind",)
     guesses = {key: errors.nearest(key, LIMITS) for key in own if key not in known}
-    problems = [f"evaluator '{name}': unknown key '{key}'{guess}" for key, guess in guesses.items() if guess]
-    if problems:
-        raise errors.InvalidDefinition(problems)
+    return {key: f"evaluator '{name}': unknown key '{key}'{guess}" for key, guess in guesses.items() if guess}
 
 
 def _limits(name: str, table: Mapping[str, Any]) -> CallLimits:

@@ -84,3 +84,32 @@ def test_limits_that_are_none(configured: Configured, line: str, words: str):
         configured.load(f"[evaluators.tickets]\n{line}\n")
 
     assert f"evaluator 'tickets': {words}" in str(refused.value)
+
+
+MANY = """
+[evaluators.model]
+kind = "chat"
+modle = "openai/gpt-4.1-mini"
+concurency = 3
+call_s = -4
+[evaluators.other]
+kind = "embeded"
+requests_per_minut = 4
+[collections.tickets]
+pattern = "tickets/*"
+evaluator = "modle"
+questions.topic = { type = "boolean", aks = "Is it urgent?" }
+"""
+
+
+def test_a_misspelt_key_hides_nothing(tmp_path: Path):
+    """Everything that is wrong with a file is said at once, whatever else is wrong with the same table."""
+    (tmp_path / "facetline.toml").write_text(MANY)
+
+    with pytest.raises(errors.InvalidDefinition) as refused:
+        project.load_project(Settings(config=tmp_path / "facetline.toml"))
+
+    said = " ".join(refused.value.problems)
+    for word in ("'modle'", "'concurency'", "call_s is -4", "openai/gpt", "'embeded'", "'requests_per_minut'", "'aks'"):
+        assert word in said
+    assert "evaluator 'modle' is not defined" in said
