@@ -84,7 +84,7 @@ def import_(  # a command's parameters are its options
                 job.show(json_=json_)  # all is written; only the answers are missing
                 raise
         job.show(json_=json_)
-        return None
+        return running.FAILED if job.refused_count else None
 
     running.run(work, again=AGAIN)
 

@@ -138,7 +138,7 @@ def replay(
                 lines = event_files.follow(opened)
             tally = await (_judged(settings, lines) if dry_run else _replayed(settings, lines, pace, wait))
         _show(tally, json_=json_, dry_run=dry_run)
-        return None
+        return running.FAILED if tally.refused_count else None
 
     running.run(work, again=AGAIN)
 

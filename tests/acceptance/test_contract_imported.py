@@ -113,7 +113,7 @@ async def test_the_import_command_keeps_them(case: Case):
 
     assert [each["line"] for each in without.json["refused"]] == [1, 2, 3]
     assert "with --facets only" in without.json["refused"][0]["reason"]
-    assert (ended.code, ended.json["written"]) == (0, 2)
+    assert (ended.code, ended.json["written"]) == (1, 2)
     assert [each["line"] for each in ended.json["refused"]] == [3]
     assert "did you mean 'outage'?" in ended.json["refused"][0]["reason"]
     assert (again.json["written"], again.json["unchanged"]) == (0, 2)

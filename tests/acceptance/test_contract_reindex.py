@@ -153,6 +153,6 @@ async def test_an_import_names_the_lines_it_refuses(case: Case):
     words = ("import", file, "--collection", "tickets", "--key-column", "id", "--body-column", "text", "--json")
     ended = await asyncio.to_thread(case.site.place.run, *words, "--scope", case.scope)
 
-    assert ended.code == 0, ended.err
+    assert ended.code == 1, ended.err
     assert (ended.json["written"], [each["line"] for each in ended.json["refused"]]) == (2, [3, 4])
     assert (await case.get("t3"))["body"] == case.body("two\nlines")

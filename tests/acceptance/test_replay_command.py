@@ -63,7 +63,7 @@ def test_refused_lines_are_named_and_the_rest_is_sent(place: Place):
     done = place.run("replay", "-", stdin=text)
     rejected = place.run("replay", "-", stdin=lines({"key": "tickets/t3", "payload": '{"state": {"priority": 1}}'}))
 
-    assert (done.code, done.out) == (0, "2 sent, 2 applied, 0 unchanged, 0 known before, 2 refused\n")
+    assert (done.code, done.out) == (1, "2 sent, 2 applied, 0 unchanged, 0 known before, 2 refused\n")
     assert "line 2 refused, unknown_collection: " in done.err
     assert "line 4 refused, it is not one JSON object" in done.err
     assert rejected.out == "1 sent, 0 applied, 0 unchanged, 0 known before, 1 rejected (id_reused), 0 refused\n"
@@ -94,7 +94,7 @@ def test_a_dry_run_touches_nothing(place: Place):
     """Lines are judged by facetline.toml; no store is made, no broker asked."""
     done = place.run("replay", "-", "--dry-run", stdin=lines({}, {"key": "nobodys/t1"}), settings=KAFKA)
 
-    assert (done.code, done.out) == (0, "1 would be sent, 1 refused\n")
+    assert (done.code, done.out) == (1, "1 would be sent, 1 refused\n")
     assert "line 2 refused, unknown_collection" in done.err
     assert not (place.folder / ".facetline").exists()
 
