@@ -47,13 +47,21 @@ def test_services_come_back_and_stop_in_order(name: str):
     assert all(each.partition(":")[0] in COMPOSE["volumes"] for each in volumes)
 
 
-def test_two_workers_get_the_time_that_a_stop_takes():
-    """Docker waits longer for a worker than its own grace period and margin."""
-    worker = SERVICES["worker"]
-    grace_s = float(worker["environment"]["FACETLINE_GRACE_S"])
+@pytest.mark.parametrize("name", ["worker", "serve"])
+def test_our_processes_get_the_time_that_a_stop_takes(name: str):
+    """Docker waits longer for a worker or server than its own grace period and margin."""
+    service = SERVICES[name]
+    grace_s = float(service["environment"]["FACETLINE_GRACE_S"])
 
-    assert worker["deploy"]["replicas"] == 2
-    assert float(worker["stop_grace_period"].removesuffix("s")) > grace_s + STOP_MARGIN_S
+    assert float(service["stop_grace_period"].removesuffix("s")) > grace_s + STOP_MARGIN_S
+
+
+def test_there_are_two_workers_and_a_server_when_asked_for():
+    """`up` starts two workers; the server, which needs a token first, waits for its profile."""
+    started = {name for name, service in SERVICES.items() if "profiles" not in service}
+
+    assert SERVICES["worker"]["deploy"]["replicas"] == 2
+    assert started == set(SERVICES) - {"serve"}
 
 
 @pytest.mark.parametrize("name", OURS)
