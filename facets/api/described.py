@@ -127,10 +127,14 @@ def _reply(status: int, by_media: Mapping[str, type[BaseModel] | None]) -> dict[
     }
     if by_media:
         said["content"] = {
-            media: {"schema": {"type": "string"} if model is None else _reference(model)}
+            media: {"schema": _plain(media) if model is None else _reference(model)}
             for media, model in by_media.items()
         }
     return said
+
+
+def _plain(media: str) -> dict[str, str]:
+    return {"type": "object" if media == "application/json" else "string"}
 
 
 def _header(text: str) -> dict[str, Any]:

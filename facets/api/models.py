@@ -40,7 +40,11 @@ class Waited(Taken):
     wait: Literal["none", "applied", "answered"] = Field(
         default="applied", description="reply when the write is acknowledged, applied, or its facets are there"
     )
-    timeout: str = Field(default="10s", description="how long to wait for that: a time such as 10s or 500ms, up to 60s")
+    timeout: str = Field(
+        default="10s",
+        pattern=r"^\d{1,9}(\.\d{1,9})?(ms|s)$",
+        description="how long to wait for that: a time such as 10s or 500ms, up to 60s",
+    )
 
     @field_validator("timeout")
     @classmethod
@@ -150,10 +154,14 @@ class StatementParameters(Taken):
     timeout_ms: TimeoutMs = 5_000
 
 
+ItemState = Literal["waiting", "asked", "reindexed", "failed", "superseded", "skipped", "canceled"]
+"""As the store has them: `storage.turns.ItemState`."""
+
+
 class Items(Taken):
     """A page of a job's items."""
 
-    status: str = Field(default="failed", description="the state of the items listed")
+    status: ItemState = Field(default="failed", description="the state of the items listed")
     cursor: str | None = Field(default=None, description="`next_cursor` of the page before")
     limit: int = Field(default=100, ge=1, le=ITEMS_MAX, description="items of one page")
 

@@ -5,7 +5,7 @@ Method: the application over a scripted node, without a network. What the node i
 
 import re
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import pytest
@@ -17,6 +17,7 @@ from facets.api.application import ROUTES, Part, application
 from facets.api.limits import Limits
 from facets.node import Freshness, ReindexRequest
 from facets.selection import Selection
+from storage import turns
 
 SEARCH = "/v1/collections/tickets/search"
 DOCUMENT = "/v1/documents/tickets/t1"
@@ -316,6 +317,7 @@ async def test_a_key_that_is_none_is_refused(client: httpx.AsyncClient, key: str
         (errors.UnknownValue("no (did you mean 'a'?)", allowed=["a", "b"]), "unknown-value"),
         (errors.InvalidFilter("no", line=1, column=7), "filter-syntax"),
         (errors.Conflict("no"), "conflict"),
+        (errors.KeyReused("no"), "key-reused"),
         (errors.Forbidden("no"), "forbidden"),
         (errors.NotCaughtUp("no"), "not-caught-up"),
         (errors.WriteInDoubt("no"), "write-in-doubt"),
@@ -502,6 +504,11 @@ async def test_waiting_is_bounded_by_its_limits():
     assert limits.timeout_s == models.TIMEOUT_MOST_S
     assert limits.freshness_ms == models.FRESHNESS_MOST_MS
     assert limits.tokens == models.TOKENS_MAX
+
+
+def test_states_of_items_are_those_of_the_store():
+    """A job's items can be asked for by every state that they have, and by no other."""
+    assert get_args(models.ItemState) == get_args(turns.ItemState)
 
 
 async def test_the_openapi_document_names_every_route(client: httpx.AsyncClient):
