@@ -17,7 +17,7 @@ _EVALUATOR = {
 }
 # How often the strip asks for news while something moves, and while nothing does (seconds).
 BUSY_S = 2
-QUIET_S = 15
+QUIET_S = 5
 
 
 @dataclass(frozen=True, slots=True)
