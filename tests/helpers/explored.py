@@ -7,6 +7,7 @@ import asyncio
 import json
 import socket
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -272,3 +273,13 @@ def serving(
     finally:
         found["server"].should_exit = True
         thread.join(START_S)
+
+
+def until(condition: Callable[[], bool], *, deadline_s: float = 15.0) -> bool:
+    """Say whether a condition holds before the deadline; asked again and again."""
+    ends = time.monotonic() + deadline_s
+    while not condition():
+        if time.monotonic() > ends:
+            return False
+        time.sleep(0.05)
+    return True

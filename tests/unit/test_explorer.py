@@ -1,0 +1,159 @@
+"""The page's pure parts: addresses, clauses of a filter, numbers, sessions."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from facets import errors
+from facets.explorer import asked, clauses, hits, numbers, sessions, sidebar, standing
+from facets.explorer.asked import Asked
+from facets.questions import choice
+
+TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\r\n"), min_size=1).filter(str.strip)
+
+
+@given(
+    st.dictionaries(TEXT, st.lists(TEXT, min_size=1, unique=True).map(tuple), max_size=3),
+    st.none() | TEXT.map(str.strip),
+    st.none() | st.integers(1, 100).map(lambda each: each / 100),
+    st.integers(1, 99),
+    st.lists(TEXT, max_size=asked.BACK_MAX).map(tuple),
+)
+def test_address_says_all_of_the_search(
+    facets: dict[str, tuple[str, ...]], text: str | None, least: float | None, page: int, back: tuple[str, ...]
+):
+    """Whatever is asked for comes back from its address as it was."""
+    search = Asked("tickets", facets, least, text, "-severity", None, "AAA", page, back)
+
+    assert asked.read("tickets", search.pairs()) == search
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (None, []),
+        ("  ", []),
+        ("a = 1", ["a = 1"]),
+        ("a = 1 AND b = 2 and c = 3", ["a = 1", "b = 2", "c = 3"]),
+        ("(a = 1 AND b = 2) AND c = 3", ["(a = 1 AND b = 2)", "c = 3"]),
+        ("a = 'x AND y' AND b = 2", ["a = 'x AND y'", "b = 2"]),
+        ("a = 'it''s (' AND b = 2", ["a = 'it''s ('", "b = 2"]),
+        ("a BETWEEN 1 AND 2 AND b = 3", ["a BETWEEN 1 AND 2", "b = 3"]),
+        ("a = 1 OR b = 2 AND c = 3", ["a = 1 OR b = 2 AND c = 3"]),
+        ("(a = 1 OR b = 2) AND c = 3", ["(a = 1 OR b = 2)", "c = 3"]),
+        ("NOT (a IS NULL AND b = 1)", ["NOT (a IS NULL AND b = 1)"]),
+    ],
+)
+def test_filter_is_split_at_its_top(text: str | None, parts: list[str]):
+    """A filter is taken apart only where AND joins its clauses, and put together again as it was meant."""
+    assert clauses.split(text) == parts
+
+
+def test_clause_is_put_in_and_taken_out():
+    """A clause takes the place of its siblings and leaves what the user wrote; an OR is put into brackets."""
+    made = ("u = true", "u = false")
+
+    assert clauses.replaced("a = 1", made, "u = true") == "a = 1 AND u = true"
+    assert clauses.replaced("u = true AND a = 1", made, "u = false") == "a = 1 AND u = false"
+    assert clauses.replaced("a = 1 OR b = 2", made, "u = true") == "(a = 1 OR b = 2) AND u = true"
+    assert clauses.without("a = 1 AND u = true", made) == "a = 1"
+    assert clauses.without("u = true", made) is None
+    assert clauses.quoted("it's") == "'it''s'"
+
+
+@pytest.mark.parametrize(
+    ("given_", "said"),
+    [(0.999, "0.99"), (1.0, "1.00"), (0.0, "0.00"), (0.29, "0.29"), (0.57, "0.57"), (None, "none")],
+)
+def test_confidence_is_never_rounded_up(given_: float | None, said: str):
+    """A confidence is cut to two places: what is not certain never looks so."""
+    assert numbers.confidence(given_) == said
+
+
+@pytest.mark.parametrize(
+    ("share", "said"), [(0, "0 %"), (0.001, "<1 %"), (0.5, "50 %"), (0.999, ">99 %"), (1, "100 %")]
+)
+def test_percentages_keep_something_from_nothing(share: float, said: str):
+    """What is not nothing is not 0 %, what is not everything is not 100 %."""
+    assert numbers.percent(share) == said
+
+
+@pytest.mark.parametrize(
+    ("usd", "said"),
+    [(None, "unknown"), (0, "$0.00"), (0.00012, "$0.00012"), (1234.5, "$1,234.50"), (1e-9, "under $0.000001")],
+)
+def test_small_money_is_not_nothing(usd: float | None, said: str):
+    """An amount below a cent is shown with the places it takes."""
+    assert numbers.usd(usd) == said
+
+
+@pytest.mark.parametrize(("span", "said"), [(0.2, "under 1 s"), (42, "42 s"), (600, "10 min"), (9_000, "2 h")])
+def test_spans_are_said_in_their_unit(span: float, said: str):
+    """A span of time has the unit that people would use."""
+    assert numbers.seconds(span) == said
+
+
+@pytest.mark.parametrize(
+    ("address", "uri"), [("/c/a/b%20c%3Fd%23e%25", "a/b c?d#e%"), ("/c/@x/%E6%97%A5", "@x/日"), ("/c/a/%22%3E", 'a/">')]
+)
+def test_document_address_is_quoted_once(address: str, uri: str):
+    """A document's address has its uri percent-encoded once."""
+    assert hits.href_of("c", uri) == address
+
+
+def test_excerpt_is_short_and_ends_at_a_word():
+    """An excerpt is one line, cut at a word, however long the text is."""
+    found = hits.excerpt("word " * 100_000)
+
+    assert len(found) <= hits.EXCERPT_MAX
+    assert found.endswith("word…")
+    assert hits.excerpt(" a\n\n b ") == "a b"
+    assert hits.excerpt(None) == ""
+
+
+def test_many_options_are_folded_but_never_a_chosen_one():
+    """Of many options the first are open and the rest is folded away; what is chosen is always in sight."""
+    question = choice(ask="?", options={f"o{number}": "…" for number in range(100)})
+    buckets = [{"value": f"o{number}", "count": number, "selected": number == 99} for number in range(100)]
+    missing = {"count": 0, "pending": 0, "failed": 0, "empty": 0, "low_confidence": 0, "outdated": 0}
+    reply = [{"name": "q", "type": "choice", "total": 1, "buckets": buckets, "missing": missing}]
+
+    [facet] = sidebar.facets(Asked("c", {"q": ("o99",)}), {"q": question}, reply)
+
+    assert len(facet.shown) == sidebar.OPEN_MAX
+    assert facet.shown[0].value == "o99"
+    assert len(facet.shown) + len(facet.folded) == 100
+
+
+def test_sessions_end_and_are_bounded():
+    """A session ends after its time, when it is closed, and when many others come after it."""
+    now = [0.0]
+    kept = sessions.Sessions(lambda: now[0])
+    first = kept.open("token")
+    closed = kept.open("token")
+    kept.close(closed)
+    known = [kept.token(first), kept.token(closed), kept.token("other"), kept.token(None)]
+    now[0] = sessions.LIFE_S
+    late = kept.token(first)
+    oldest = kept.open("oldest")
+    for _ in range(sessions.SESSIONS_MAX):
+        kept.open("more")
+
+    assert known == ["token", None, None, None]
+    assert late is None
+    assert kept.token(oldest) is None
+
+
+def test_status_line_is_filled_exactly():
+    """The pieces of the status line follow each other from 0 to 100."""
+    parts = standing.parts({"indexed": 2, "pending": 1, "failed": 0, "empty": 3})
+
+    assert [part.start for part in parts] == [0.0, 33.33, 50.0, 50.0]
+    assert parts[-1].start + parts[-1].share == 100.0
+
+
+@pytest.mark.parametrize("name", ["f.", "facets", "limit", "F.topic"])
+def test_unknown_parameter_is_named(name: str):
+    """A parameter that the page does not have is refused by name."""
+    with pytest.raises(errors.InvalidQuery, match="the page takes no"):
+        asked.read("c", [(name, "x")])
