@@ -14,6 +14,7 @@ from typing import Any
 
 from commands import Ended, Place, environment
 
+STOP_S = 20.0
 SERVE = """
 import contextlib, io, json, os, sys
 from streams.cli.main import main
@@ -55,7 +56,7 @@ class Server:
 
 @contextmanager
 def serving(given: Mapping[str, str] | None = None) -> Iterator[Server]:
-    """Run the process."""
+    """Run the process; one that does not end is killed."""
     with subprocess.Popen(
         [sys.executable, "-c", SERVE],
         env=environment(given or {}),
@@ -63,9 +64,15 @@ def serving(given: Mapping[str, str] | None = None) -> Iterator[Server]:
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
-        yield Server(process)
-        assert process.stdin is not None
-        process.stdin.close()
+        try:
+            yield Server(process)
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:  # in the middle of a command that does not end
+                process.kill()
 
 
 class ServedPlace(Place):
