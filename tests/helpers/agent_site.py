@@ -9,9 +9,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from polling import eventually
+
 from streams import wiring
 from streams.node import PipelineNode, open_node
-from streams.pipeline import Pipeline
+from streams.pipeline import NewDocument, Pipeline
 from streams.settings import Settings, load_settings
 
 TOPICS = ("billing", "bug", "feature", "praise", "other")
@@ -99,9 +101,13 @@ def _support(topic: str, confidence: float) -> dict[str, object]:
     }
 
 
-def documents() -> list[tuple[str, str, dict[str, object] | None]]:
-    """Uri, body and state of every document."""
-    found: list[tuple[str, str, dict[str, object] | None]] = [
+Row = tuple[str, str, dict[str, object] | None]
+"""Uri, body and state."""
+
+
+def documents() -> list[Row]:
+    """Every document."""
+    found: list[Row] = [
         (f"support/{key}", body, {"title": f"About {key}", "priority": 1}) for key, _, _, body in SUPPORT
     ]
     found += [(f"codes/c{number}", f"code {number}", None) for number in range(20)]
@@ -115,11 +121,24 @@ def settings_of(folder: Path) -> Settings:
 
 
 @asynccontextmanager
-async def agent_node(folder: Path) -> AsyncIterator[tuple[Pipeline, PipelineNode]]:
-    """Open a node over a new folder with all documents answered."""
+async def filled(folder: Path, rows: list[Row]) -> AsyncIterator[Pipeline]:
+    """Open a pipeline over a new folder with these documents answered."""
     write_project(folder)
     async with wiring.open_pipeline(settings_of(folder), classify=True) as pipeline:
-        for uri, body, state in documents():
-            await pipeline.write(uri, body=body, state=state, wait="answered")
-        async with open_node(pipeline) as node:
-            yield pipeline, node
+        given = [NewDocument(uri, body, state, uri) for uri, body, state in rows]
+        await pipeline.write_many(await pipeline.definitions(), given, source="test")
+        for uri, _, _ in rows:
+            await eventually(lambda uri=uri: _answered(pipeline, uri), deadline_s=30, what=f"{uri} is answered")
+        yield pipeline
+
+
+async def _answered(pipeline: Pipeline, uri: str) -> bool:
+    return bool((await pipeline.get(uri))["facets"])
+
+
+@asynccontextmanager
+async def agent_node(folder: Path, rows: list[Row] | None = None) -> AsyncIterator[tuple[Pipeline, PipelineNode]]:
+    """Open a node over a new folder with all documents, or these, answered."""
+    given = documents() if rows is None else rows
+    async with filled(folder, given) as pipeline, open_node(pipeline) as node:
+        yield pipeline, node
