@@ -46,6 +46,10 @@ class ExportFailed(TransientError):
     """The snapshot cannot be written; mend what the message names and export again."""
 
 
+class SnapshotGone(TransientError):
+    """Too much has changed since this reply began, so its snapshot was given up; ask again and read faster."""
+
+
 class SqlBusy(TransientError):
     """Too many statements are waiting for a process to run in; try again in a moment."""
 

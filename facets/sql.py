@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from facets import histograms, sql_text
-from facets.conditions import Clause, all_of, condition, parameter, wanted
+from facets.conditions import Clause, all_of, as_text, condition, parameter, wanted
 from facets.documents import Status
 from facets.filter_tree import Node
 from facets.questions import Score
@@ -78,6 +78,23 @@ def uris(query: Query, *, after: str, limit: int) -> Clause:
     return Clause(
         f"SELECT doc_uri FROM {query.source} WHERE {where.text} ORDER BY doc_uri LIMIT ?", (*where.values, limit)
     )
+
+
+PLACES = "_places"
+"""The name under which a cursor is told of the places of a page's rows."""
+
+
+def places(query: Query) -> Clause:
+    """Return the statement of all selected rows' places in the table, in order. They hold within one snapshot."""
+    where = _where(query)
+    order = ", ".join([*(key.order for key in query.keys), "doc_uri"])
+    return Clause(f"SELECT rowid FROM {query.source} WHERE {where.text} ORDER BY {order}", where.values)
+
+
+def cells_at(query: Query) -> str:
+    """Return the statement of the rows at `PLACES`, in any order: place, then the columns that people may name."""
+    cells = ", ".join(as_text(column) for column in query.table.columns.values())
+    return f"SELECT rowid, {cells} FROM {query.source} WHERE rowid IN (SELECT place FROM temp.main.{PLACES})"
 
 
 def total(query: Query) -> Clause:

@@ -47,6 +47,28 @@ def drop(table: Table) -> list[str]:
     return [f"DROP TABLE {name_of(table)}", *domains]
 
 
+def rewrite(table: Table) -> list[str]:
+    """Return the statements that make the table anew out of its own rows; readers keep the old one while they need it.
+
+    In place of a row that changes, DuckDB keeps the old texts for as long as there is the table.
+    """
+    make = create(table)[-1].replace(name_of(table), _ANEW)
+    return [
+        make,
+        f"INSERT INTO {_ANEW} SELECT * FROM {name_of(table)}",
+        f"DROP TABLE {name_of(table)}",
+        f'ALTER TABLE {_ANEW} RENAME TO "{table.definition.name}"',
+    ]
+
+
+def size(table: Table) -> str:
+    """Return the statement that counts a table's rows, the hidden ones too."""
+    return f"SELECT count(*) FROM {name_of(table)}"
+
+
+_ANEW = f'{CATALOG}.main."_anew"'
+
+
 def upsert(table: Table) -> str:
     """Return the statement that takes the batch `GIVEN`, one row of each uri; older versions change nothing."""
     stored = table.stored

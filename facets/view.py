@@ -16,23 +16,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from facets import cursors, overview, parquet, parquet_sql, replies, rows, sql, table_sql, tables, tokens
+from facets import cursors, database, overview, parquet, parquet_sql, replies, rows, sql, table_sql, tables, tokens
 from facets.conditions import Clause
 from facets.definitions import Definitions
 from facets.documents import Record, Shown
 from facets.errors import UnknownCollection, nearest
+from facets.row_stream import CHANGES_MAX, PAGE_ROWS, RowReader
 from facets.scratch import Scratch
 from facets.selection import Selection, check_on_table
 from facets.sql import Query
 from facets.tables import Table
+from facets.wear import Wear
 
 if TYPE_CHECKING:
     import duckdb
 
 # One batch of arrays holds at most this many rows; the feed's pages are as long.
 BATCH_ROWS_MAX = 5_000
-# Search shares the machine with the side chain and, in the local runtime, with the model.
-THREADS_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,14 @@ class View:
         """`exports` are the folders inside of which `export` may write; it can write nowhere else."""
         self._store_id = store_id
         self._scratch = Scratch(folder) if folder is not None else None
-        self._connection = _open(self._scratch, exports)
+        self._connection = database.open_private(self._scratch, exports)
         self._writing = threading.Lock()
         self._switching = threading.Lock()
         self._tables: Mapping[str, Table] = {}
         self._makers: Mapping[str, rows.RowMaker] = {}
         self._position = 0
+        self._wear = Wear()
+        self._readers: dict[RowReader, int] = {}
 
     @property
     def position(self) -> int:
@@ -87,6 +89,7 @@ class View:
                     _execute(cursor, table_sql.drop(self._tables[name]))
                 for name in changed:
                     _execute(cursor, table_sql.create(wanted[name]))
+                    self._wear.dropped(name)
                 if changed:
                     cursor.execute(table_sql.WRITE_POSITION, [0])
                 with self._switching:
@@ -125,14 +128,34 @@ class View:
                 batch = self.ready(batch.records)
             position = max(self._position, *(record.feed_seq for record in batch.records))
             with self._changing() as cursor:
-                for name, given in batch.given:
-                    cursor.register(table_sql.GIVEN, given)
-                    cursor.execute(table_sql.upsert(self._tables[name]))
-                    cursor.unregister(table_sql.GIVEN)
+                written = [(name, *self._upsert(cursor, name, given)) for name, given in batch.given]
                 cursor.execute(table_sql.WRITE_POSITION, [position])
                 with self._switching:
                     cursor.execute("COMMIT")
                     self._position = position
+            for name, changed, size in written:
+                self._wear.note(name, written=changed, rows=size)
+            self._keep()
+
+    def _upsert(self, cursor: "duckdb.DuckDBPyConnection", name: str, given: "rows.Given") -> tuple[int, int]:
+        """Write one batch; return how many rows it wrote, and how many there are."""
+        cursor.register(table_sql.GIVEN, given)
+        [(written,)] = cursor.execute(table_sql.upsert(self._tables[name])).fetchall()
+        cursor.unregister(table_sql.GIVEN)
+        [(size,)] = cursor.execute(table_sql.size(self._tables[name])).fetchall()
+        return written, size
+
+    def _keep(self) -> None:
+        """Bound what changes leave behind: take snapshots back from slow readers, make worn tables anew."""
+        for reader, ends in list(self._readers.items()):
+            if self._wear.changes > ends:
+                reader.close()
+        for name in self._wear.worn():
+            with self._changing() as cursor:
+                _execute(cursor, table_sql.rewrite(self._tables[name]))
+                with self._switching:
+                    cursor.execute("COMMIT")
+            self._wear.renewed(name)
 
     def search(self, selection: Selection) -> dict[str, Any]:
         """Return the reply of DESIGN §8 without its links; hits, total and counts are from one snapshot.
@@ -162,6 +185,29 @@ class View:
             "as_of": {"token": token, "pending": pending},
             "took_ms": round((time.perf_counter() - started) * 1000, 1),
         }
+
+    def reader(self, selection: Selection, *, page_rows: int = PAGE_ROWS, changes_max: int = CHANGES_MAX) -> RowReader:
+        """Return a reader of all that a selection finds, of one snapshot; its limit and cursor are of no account.
+
+        Whoever asks closes it. It is closed by the view when `changes_max` changes have passed.
+
+        Raises:
+            InvalidQuery: as `search` does.
+        """
+        with contextlib.ExitStack() as stack:
+            cursor, known, position = stack.enter_context(self._snapshot())
+            query = _query(selection, known)
+            token = self._token(cursor, query, position)
+            ends = self._wear.changes + changes_max
+            held = contextlib.ExitStack()
+            reader = RowReader(query, cursor, token, held, page_rows)
+            held.push(stack.pop_all())
+        self._readers[reader] = ends
+        held.callback(self._forget, reader)
+        return reader
+
+    def _forget(self, reader: RowReader) -> None:
+        self._readers.pop(reader, None)
 
     def sql_of(self, selection: Selection) -> str:
         """Return the statement that counts what the selection finds, over the tables of `sql`: for people to run.
@@ -214,6 +260,8 @@ class View:
 
     def close(self) -> None:
         """Release the database and remove its file; safe to call twice."""
+        for reader in list(self._readers):
+            reader.close()
         with self._writing, self._switching:
             self._connection.close()
             if self._scratch is not None:
@@ -249,43 +297,6 @@ class View:
     def _cursor(self) -> "duckdb.DuckDBPyConnection":
         with self._switching:
             return self._connection.cursor()
-
-
-def _open(scratch: Scratch | None, exports: Sequence[Path]) -> "duckdb.DuckDBPyConnection":
-    import duckdb
-
-    connection = duckdb.connect(
-        config={
-            "threads": _threads(),
-            # Nothing is ever read from or fetched into this process behind our back.
-            "autoinstall_known_extensions": "false",
-            "autoload_known_extensions": "false",
-            # Cells of Python objects are text, whatever a sample of them looks like (which would take pandas).
-            "pandas_analyze_sample": "0",
-            "temp_directory": "" if scratch is None else str(scratch.folder / "spill"),
-        }
-    )
-    if scratch is None:
-        connection.execute(f"ATTACH ':memory:' AS {tables.CATALOG}")
-    else:
-        connection.execute(
-            f"ATTACH '{_quoted(scratch.folder / 'view.duckdb')}' AS {tables.CATALOG} (RECOVERY_MODE no_wal_writes)"
-        )
-    allowed = ", ".join(parquet_sql.quoted(folder.resolve()) for folder in exports)
-    connection.execute(f"SET allowed_directories = [{allowed}]")
-    connection.execute("SET enable_external_access = false")
-    connection.execute(table_sql.CREATE_POSITION)
-    return connection
-
-
-def _threads() -> int:
-    import os
-
-    return min(THREADS_MAX, os.cpu_count() or 1)
-
-
-def _quoted(path: Path) -> str:
-    return str(path).replace("'", "''")
 
 
 def _same(known: Table | None, wanted: Table) -> bool:

@@ -6,6 +6,7 @@ credentials are as new as the last look at the store, a fraction of a second.
 """
 
 import asyncio
+import contextlib
 import hmac
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from facets import documents, errors, tokens
 from facets.definitions import Definition, Definitions
 from facets.node import LOCAL, NOW, Caller, Check, Freshness, ReindexRequest, Rows, Wait
+from facets.row_stream import RowStream
 from facets.selection import Selection
 from storage import credentials, jobs, outcomes
 from storage import documents as documents_
@@ -188,10 +190,13 @@ class PipelineNode:
             return await self.views.read(live.view.search, selection)
 
     async def rows(self, caller: Caller, selection: Selection, freshness: Freshness = NOW) -> Rows:
-        """Return all that a selection finds, of one snapshot."""
-        del selection, freshness
-        rights.need(caller, "read")
-        raise errors.NotFound("streams are not served here yet")
+        """Return all that a selection finds, of one snapshot; its view stays until the rows are closed."""
+        selection = self._selection(caller, selection)
+        await self._reached(caller, selection.collection, freshness)
+        async with self._measured("rows"), contextlib.AsyncExitStack() as stack:
+            live = await stack.enter_async_context(self.views.using(selection.collection))
+            reader = await self.views.read(live.view.reader, selection)
+            return RowStream(reader, self.views.read, stack.pop_all())
 
     async def sql_of(self, caller: Caller, selection: Selection) -> str:
         """Return the statement that counts what the selection finds."""

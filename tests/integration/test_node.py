@@ -69,6 +69,25 @@ async def test_a_write_is_found_by_its_token(side: Side):
     assert [(hit["uri"], hit["version"] >= written["version"]) for hit in found["hits"]] == [(side.uri, True)]
 
 
+async def test_all_rows_are_of_one_moment_and_of_the_callers_scope(side: Side):
+    """A stream of rows has what its caller's scope had when it began, whatever is written while it is read."""
+    written = [await side.write(key) for key in ("t1", "t2")]
+    selection = selection_of({"collection": "tickets", "sort": "-doc_key"})
+    rows = await side.node.rows(side.caller, selection, Freshness((written[-1]["token"],), 5_000))
+
+    later = await side.write("t3")
+    await side.search(side.caller, later["token"])
+    found = [row async for page in rows.pages() for row in page]
+    await rows.aclose()
+
+    assert [row["doc_key"] for row in found] == ["t2", "t1"]
+    assert rows.total == len(found)
+    assert {row["doc_scope"] for row in found} == {side.scope}
+    assert tuple(found[0]) == tuple(rows.columns)
+    with pytest.raises(errors.SnapshotGone):
+        await anext(rows.pages())
+
+
 async def test_an_event_sent_and_not_waited_for_is_found_by_its_token(side: Side):
     """The token of a write that nobody waited for brings it into view."""
     sent = tokens.EventToken(side.pipeline.store.store_id, f"facetline/api/{side.caller.name}", "e-1")

@@ -1,0 +1,52 @@
+"""The database of one view: private to its process, in memory or in a temporary file, closed to everything outside."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from facets import parquet_sql, table_sql, tables
+from facets.scratch import Scratch
+
+if TYPE_CHECKING:
+    import duckdb
+
+# Search shares the machine with the side chain and, in the local runtime, with the model.
+THREADS_MAX = 4
+
+
+def open_private(scratch: Scratch | None, exports: Sequence[Path]) -> "duckdb.DuckDBPyConnection":
+    """Return a connection to a new database, in memory or in the scratch folder; it can write to `exports` at most."""
+    import duckdb
+
+    connection = duckdb.connect(
+        config={
+            "threads": _threads(),
+            # Nothing is ever read from or fetched into this process behind our back.
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            # Cells of Python objects are text, whatever a sample of them looks like (which would take pandas).
+            "pandas_analyze_sample": "0",
+            "temp_directory": "" if scratch is None else str(scratch.folder / "spill"),
+        }
+    )
+    if scratch is None:
+        connection.execute(f"ATTACH ':memory:' AS {tables.CATALOG}")
+    else:
+        connection.execute(
+            f"ATTACH '{_quoted(scratch.folder / 'view.duckdb')}' AS {tables.CATALOG} (RECOVERY_MODE no_wal_writes)"
+        )
+    allowed = ", ".join(parquet_sql.quoted(folder.resolve()) for folder in exports)
+    connection.execute(f"SET allowed_directories = [{allowed}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute(table_sql.CREATE_POSITION)
+    return connection
+
+
+def _threads() -> int:
+    import os
+
+    return min(THREADS_MAX, os.cpu_count() or 1)
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")
