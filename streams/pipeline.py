@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from facets import documents, errors, tokens
 from facets.definitions import Definition, Definitions
 from facets.documents import Document, EventReason, Status
-from facets.selection import Selection, selection_of
+from facets.selection import Selection, check_selection, selection_of
 from storage import definitions as definitions_
 from storage import documents as documents_
 from storage import events, outcomes, spend
@@ -299,6 +299,7 @@ class Pipeline:
         if self.server is not None:
             from streams import served
 
+            check_selection(selection, await self.definition(selection.collection))  # in our words, not HTTP's
             reply = await served.search(self.server, self.store, selection)
             if reply is not None:
                 return reply
