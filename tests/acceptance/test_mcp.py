@@ -68,13 +68,6 @@ async def story(client: Client) -> None:
     assert "I was charged twice, 0" in document.contents[0].text
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_an_agent_searches_the_data_itself(place: Place, mode: str):
-    """Without a server the command opens the data itself, and only the protocol is on its standard output."""
-    async with started(place, mode=mode) as client:
-        await story(client)
-
-
 async def test_an_agent_searches_through_a_server(place: Place):
     """With an address the command asks the server there, and its answers are the same."""
     settings = agent_site.settings_of(place.folder)
@@ -88,12 +81,10 @@ async def test_an_agent_searches_through_a_server(place: Place):
 
 
 async def test_an_agent_writes_only_when_allowed(place: Place):
-    """Tools that change something are there when the command was told so, and what they wrote is answered."""
-    async with started(place) as client:
-        reading = {tool.name for tool in (await client.list_tools()).tools}
-        refused = await client.call_tool("write_document", {"uri": "support/new", "body": "Thank you"})
+    """The tools that the command was told to allow are there, no others; what they wrote is answered."""
     async with started(place, "--allow", "write,delete") as client:
-        changing = {tool.name for tool in (await client.list_tools()).tools}
+        changing = {tool.name for tool in (await client.list_tools()).tools if not tool.annotations.read_only_hint}
+        refused = await client.call_tool("reindex", {"collection": "support"})
         await client.call_tool("write_document", {"uri": "support/new", "body": "Thank you"})
 
         async def praised() -> Any:
@@ -102,14 +93,17 @@ async def test_an_agent_writes_only_when_allowed(place: Place):
         assert await eventually(praised, deadline_s=20, what="the new document is answered") == 1
         await client.call_tool("delete_document", {"uri": "support/new"})
 
-    assert changing - reading == {"write_document", "delete_document"}
+    assert changing == {"write_document", "delete_document"}
     assert refused.is_error
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_an_agent_hears_of_new_questions(tmp_path: Path, mode: str):
-    """When another process changes a collection, a client that listens is told, and lists the new options."""
-    async with agent_site.filled(tmp_path, []):
+async def test_an_agent_searches_the_data_itself(tmp_path: Path, mode: str):
+    """Without a server the command opens the data itself; when another process changes a question, the client is told.
+
+    Then it lists the new options, and an old one is refused with them.
+    """
+    async with agent_site.filled(tmp_path, agent_site.documents()):
         pass
     place, told = Place(tmp_path), asyncio.Event()
 
@@ -119,7 +113,7 @@ async def test_an_agent_hears_of_new_questions(tmp_path: Path, mode: str):
 
     config = tmp_path / "facetline.toml"
     async with started(place, mode=mode, message_handler=hear) as client:
-        await client.list_tools()
+        await story(client)
         async with listening_for_tools(client, told, mode):
             config.write_text(config.read_text().replace('praise = "About praise"', 'thanks = "About thanks"'))
             applied = await asyncio.to_thread(place.run, "collections", "apply")
