@@ -73,9 +73,18 @@ class LiveViews:
     """Views of all active collections of an open store. `run` keeps them; `close` drops them."""
 
     def __init__(
-        self, store: Store, *, exports: Sequence[Path] = (), clock: Callable[[], float] = time.monotonic
+        self,
+        store: Store,
+        *,
+        exports: Sequence[Path] = (),
+        page: int = feed.NUMBERED_MAX,
+        taken_max: int = TAKEN_MAX,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`exports` are the folders inside of which views may write snapshots; `clock` counts seconds."""
+        """`exports` are the folders inside of which views may write snapshots.
+
+        `page` changes are read at once, `taken_max` are seen at once; `clock` counts seconds.
+        """
         self.known = Known()
         self.problem: str | None = None
         """Why the last look at the store failed; None when it did not."""
@@ -87,6 +96,8 @@ class LiveViews:
         """The feed's end at the last look."""
         self._store = store
         self._exports = exports
+        self._page = page
+        self._taken_max = taken_max
         self._clock = clock
         self._place: feed.Place | None = None
         self._lives: dict[str, Live] = {}
@@ -239,11 +250,11 @@ class LiveViews:
         while True:
             records: list[Shown] = []
             last = False
-            while not last and len(records) < TAKEN_MAX:
-                found, end = await self._store.read(feed.page, at, feed.NUMBERED_MAX, live.definition.name)
+            while not last and len(records) < self._taken_max:
+                found, end = await self._store.read(feed.page, at, self._page, live.definition.name)
                 records += found
                 at = found[-1].feed_seq if found else at
-                last = len(found) < feed.NUMBERED_MAX
+                last = len(found) < self._page
             if not last:
                 live.complete = False
             if records:

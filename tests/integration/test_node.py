@@ -60,6 +60,11 @@ def side(opened: tuple[Pipeline, PipelineNode]) -> Side:
     return Side(*opened)
 
 
+async def all_rows(side: Side, caller: Caller) -> None:
+    """Open a stream and close it."""
+    await (await side.node.rows(caller, selection_of({"collection": "tickets"}))).aclose()
+
+
 async def test_a_write_is_found_by_its_token(side: Side):
     """A search that passes a write's token sees the write, as soon as it was answered."""
     written = await side.write()
@@ -242,6 +247,7 @@ async def test_each_right_opens_its_own_methods_alone(side: Side, right: Right):
         "read": [
             lambda: side.node.get(caller, side.uri),
             lambda: side.search(caller, written["token"]),
+            lambda: all_rows(side, caller),
             lambda: side.node.collections(caller),
             lambda: side.node.collection(caller, "tickets"),
             lambda: side.node.strip(caller, "tickets"),
@@ -280,6 +286,22 @@ async def test_a_scope_gets_no_sql_and_no_jobs_whatever_its_rights_say(side: Sid
     ):
         with pytest.raises(errors.Forbidden):
             await work
+
+
+async def test_all_rows_are_one_snapshot_of_the_scope(side: Side):
+    """A stream holds each hit of the caller's scope once, whatever is written meanwhile."""
+    for key in ("a", "b", "c"):
+        written = await side.write(key, wait="answered")
+    await Side(side.pipeline, side.node).write()
+    rows = await side.node.rows(side.caller, selection_of({"collection": "tickets"}), Freshness((written["token"],)))
+
+    later = await side.write("d")
+    await side.search(side.caller, later["token"])
+    found = [row["doc_key"] async for page in rows.pages() for row in page]
+    await rows.aclose()
+
+    assert found == ["a", "b", "c"]
+    assert rows.total == 3
 
 
 async def test_an_event_is_shown_to_who_sent_it(side: Side):

@@ -1,0 +1,249 @@
+"""Views that are kept current: never older than they say, searched while the store is away, rebuilt beside the old one.
+
+Method: a real store, and the loop's looks made one by one by the test; a store that can be away in front of it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+import stored
+
+from facets import errors, tokens
+from facets.node import NOW, Caller, Freshness, Right
+from facets.selection import Selection
+from storage import engine, feed, tables
+from streams import freshness
+from streams.live_views import LiveViews
+
+ALL = Selection(collection="notes")
+READER = Caller("reader", frozenset[Right]({"read"}))
+
+
+class Away:
+    """A store that does not answer while `away`."""
+
+    def __init__(self, store: engine.Store) -> None:
+        self.away = False
+        self.reads = 0
+        self.before_read: Callable[[], None] = lambda: None
+        self._store = store
+
+    @property
+    def store_id(self) -> str:
+        """The store's own."""
+        return self._store.store_id
+
+    @store_id.setter
+    def store_id(self, value: str) -> None:
+        self._store.store_id = value
+
+    async def read(self, function: Any, *given: Any) -> Any:
+        """Read as the store does."""
+        self._check()
+        self.before_read()
+        self.reads += 1
+        return await self._store.read(function, *given)
+
+    async def write(self, function: Any, *given: Any) -> Any:
+        """Write as the store does."""
+        self._check()
+        return await self._store.write(function, *given)
+
+    def _check(self) -> None:
+        if self.away:
+            raise errors.StoreUnavailable("away")
+
+
+@asynccontextmanager
+async def looking(store: Any, **options: Any) -> AsyncIterator[LiveViews]:
+    """Views that have looked once and are built; nothing looks by itself."""
+    views = LiveViews(store, **options)
+    try:
+        await until(views, lambda: not views.unbuilt())
+        yield views
+    finally:
+        await views.close()
+
+
+async def until(views: LiveViews, condition: Callable[[], bool]) -> None:
+    """Look again and again until something is so."""
+    async with asyncio.timeout(20):
+        await views.look()
+        while not condition():
+            await asyncio.sleep(0.01)
+            await views.look()
+
+
+@pytest.fixture
+async def store(store_url: str) -> AsyncIterator[engine.Store]:
+    """An empty store with the collections notes and mails."""
+    async with stored.opened(store_url) as opened:
+        await opened.write(stored.defined, "notes", "mails")
+        yield opened
+
+
+async def found(views: LiveViews, selection: Selection = ALL) -> list[str]:
+    """The uris that a search finds now."""
+    async with views.using(selection.collection) as live:
+        reply = await views.read(live.view.search, selection)
+    return [hit["uri"] for hit in reply["hits"]]
+
+
+async def test_a_look_takes_in_all_that_was_committed(store: engine.Store):
+    """After a look each view holds what was written, answered and deleted before, and is at the feed's end."""
+    async with looking(store) as views:
+        await store.write(stored.write, {"notes/a": "1", "notes/b": "2", "mails/m": "3"})
+        await views.look()
+        assert await found(views) == ["notes/a", "notes/b"]
+
+        await store.write(stored.delete, "notes/a")
+        await views.look()
+
+        assert await found(views) == ["notes/b"]
+        assert [views.behind(name) for name in ("notes", "mails")] == [0, 0]
+        assert views.end == await store.read(feed.end)
+
+
+async def test_a_search_asks_the_store_nothing(store: engine.Store):
+    """Without a token a search reads the view alone."""
+    counted = Away(store)
+    async with looking(counted) as views:
+        before = counted.reads
+
+        await freshness.reached(views, counted, "notes", [], NOW.wait_ms, None)  # type: ignore[arg-type]
+        await found(views)
+
+        assert counted.reads == before
+
+
+async def test_searches_go_on_while_the_store_is_away(store: engine.Store):
+    """What was in the view is found while the store is away, and only tokens that the view holds are honoured."""
+    front = Away(store)
+    await store.write(stored.write, {"notes/a": "1"})
+    async with looking(front) as views:
+        front.away = True
+        with pytest.raises(errors.StoreUnavailable):
+            await views.look()
+        held = [tokens.WriteToken(store.store_id, "notes/a", 1), tokens.FeedToken(store.store_id, 1)]
+
+        await freshness.reached(views, front, "notes", held, 50, None)  # type: ignore[arg-type]
+
+        assert await found(views) == ["notes/a"]
+        assert views.problem == "away"
+        later = [tokens.WriteToken(store.store_id, "notes/a", 2)]
+        with pytest.raises(errors.NotCaughtUp, match="away"):
+            await freshness.reached(views, front, "notes", later, 50, None)  # type: ignore[arg-type]
+        front.away = False
+        await views.look()
+        assert views.problem is None
+
+
+async def test_a_reader_never_goes_back_between_nodes(store: engine.Store):
+    """A token of the node that is ahead is refused by one that is behind, until that has come as far."""
+    async with looking(store) as ahead, looking(store) as behind:
+        await store.write(stored.write, {"notes/a": "1"})
+        await ahead.look()
+        async with ahead.using("notes") as live:
+            token = (await ahead.read(live.view.search, ALL))["as_of"]["token"]
+        wanted = freshness.check(Freshness((token,)), READER, "facetline/api/reader", store.store_id)
+
+        with pytest.raises(errors.NotCaughtUp):
+            await freshness.reached(behind, store, "notes", wanted, 50, None)
+        await behind.look()
+        await freshness.reached(behind, store, "notes", wanted, 50, None)
+
+        assert await found(behind) == ["notes/a"]
+
+
+async def test_a_view_in_the_middle_of_a_long_way_has_not_reached_it(store: engine.Store):
+    """While changes come in steps, `reached` stays where it was, so that no token is honoured too early."""
+    front = Away(store)
+    async with looking(front, page=2, taken_max=2) as views, views.using("notes") as live:
+        await store.write(stored.write, {f"notes/{number}": "x" for number in range(7)})
+        seen: list[tuple[int, int, bool]] = []
+        front.before_read = lambda: seen.append((live.view.position, live.reached, live.complete))
+
+        await views.look()
+        front.before_read = lambda: None
+        on_the_way = [(reached, complete) for position, reached, complete in seen if position > 0]
+
+        assert len(on_the_way) > 1
+        assert set(on_the_way) == {(0, False)}
+        assert (live.reached, live.complete) == (await store.read(feed.end), True)
+
+
+async def test_changed_questions_are_searched_when_their_view_is_whole(store: engine.Store):
+    """While a collection's view is built anew the old one answers; then the new one does, with every document."""
+    await store.write(stored.write, {"notes/a": "1", "notes/b": "2"})
+    async with looking(store) as views:
+        async with views.using("notes") as old:
+            await store.write(stored.defined, "notes", fingerprint="f2")
+            await views.look()
+            assert await found(views) == ["notes/a", "notes/b"]
+            await until(views, lambda: old.retired)
+
+            assert len((await views.read(old.view.search, ALL))["hits"]) == 2  # held by who uses it
+
+        async with views.using("notes") as new:
+            assert new is not old
+            assert new.definition.fingerprint == "f2"
+        assert await found(views) == ["notes/a", "notes/b"]
+
+
+async def test_a_store_that_went_back_is_read_from_the_start(store: engine.Store):
+    """A feed that ends before the view's place (a backup was restored) makes the views start over."""
+    await store.write(stored.write, {"notes/a": "1", "notes/b": "2"})
+    async with looking(store) as views:
+        await store.write(_restore, "notes/a")
+
+        await until(views, lambda: views.unbuilt() == [] and views.end == 1)
+
+        assert await found(views) == ["notes/a"]
+
+
+async def test_another_store_in_its_place_starts_over(store: engine.Store):
+    """A store with another id is another store, whatever its feed says; its tokens are the ones that count."""
+    await store.write(stored.write, {"notes/a": "1"})
+    async with looking(store) as views:
+        await store.write(_rename, "another")
+
+        await until(views, lambda: store.store_id == "another" and views.unbuilt() == [])
+
+        async with views.using("notes") as live:
+            token = tokens.decode((await views.read(live.view.search, ALL))["as_of"]["token"])
+        assert token == tokens.FeedToken("another", 1)
+
+
+async def test_a_view_that_cannot_be_built_now_is_tried_again(store: engine.Store):
+    """A store that goes away during a build leaves the collection unbuilt and said so, until it is there again."""
+    front = Away(store)
+    views = LiveViews(front)  # type: ignore[arg-type]
+    try:
+        await views.look()
+        front.away = True
+        await asyncio.sleep(0)
+        with pytest.raises(errors.NotCaughtUp):
+            await freshness.reached(views, front, "notes", [], 50, None)  # type: ignore[arg-type]
+        front.away = False
+        await until(views, lambda: not views.unbuilt())
+
+        assert await found(views) == []
+    finally:
+        await views.close()
+
+
+def _restore(tx: engine.Tx, kept: str) -> None:
+    """Leave one document, as the first of the feed: what a backup of then would hold."""
+    stores, documents = tables.StoreRow.__table__, stored.DOCUMENTS  # type: ignore[attr-defined]
+    tx.execute(sa.delete(documents).where(documents.c.uri != kept))
+    tx.execute(sa.update(documents).values(feed_seq=1))
+    tx.execute(sa.update(stores).values(feed_seq=1))
+
+
+def _rename(tx: engine.Tx, store_id: str) -> None:
+    stores = tables.StoreRow.__table__  # type: ignore[attr-defined]
+    tx.execute(sa.update(stores).values(store_id=store_id))
