@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from facets import histograms, sql
@@ -35,12 +36,31 @@ def hit(row: Sequence[Any]) -> dict[str, Any]:
     return {**found, "outdated": True} if outdated else found
 
 
-def facets(query: Query, rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return the counts of all counted facets, in the order in which they were asked for."""
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The numbers of a reply."""
+
+    total: int
+    pending: int
+    facets: list[dict[str, Any]]
+
+
+def numbers(query: Query, rows: Iterable[Sequence[Any]]) -> Numbers:
+    """Return what the rows of `sql.numbers` say; the facets are in the order in which they were asked for."""
     by_facet: list[_Counted] = [_Counted(query.table.questions[name]) for name in query.counted]
+    alone = {}
     for number, *row in rows:
-        by_facet[number].add(*row)
-    return [_facet(query, name, found) for name, found in zip(query.counted, by_facet, strict=True)]
+        if number < 0:
+            alone[number] = row[_DOCUMENTS]
+        else:
+            by_facet[number].add(*row)
+    facets = [_facet(query, name, found) for name, found in zip(query.counted, by_facet, strict=True)]
+    place = sql.total_of(query)
+    return Numbers(alone[sql.TOTAL] if place == sql.TOTAL else facets[place]["total"], alone[sql.PENDING], facets)
+
+
+_DOCUMENTS = 3
+"""Which cell, after the number, says how many there are."""
 
 
 class _Counted:
@@ -62,7 +82,7 @@ class _Counted:
         low: float | None,
         high: float | None,
     ) -> None:
-        """Take one row of `sql.counts`."""
+        """Take one row of `sql.numbers` about this facet."""
         if value is None:
             self.missing[_REASON_OF_STATUS[Status(status)]] += documents
             return

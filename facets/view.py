@@ -16,11 +16,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from facets import cursors, database, overview, parquet, parquet_sql, replies, rows, sql, table_sql, tables, tokens
+from facets import (
+    cursors,
+    database,
+    overview,
+    parquet,
+    parquet_sql,
+    remembered,
+    replies,
+    rows,
+    sql,
+    table_sql,
+    tables,
+    tokens,
+)
 from facets.conditions import Clause
 from facets.definitions import Definitions
 from facets.documents import Record, Shown
 from facets.errors import UnknownCollection, nearest
+from facets.remembered import Found, Remembered
 from facets.row_stream import CHANGES_MAX, PAGE_ROWS, RowReader
 from facets.scratch import Scratch
 from facets.selection import Selection, check_on_table
@@ -51,7 +65,14 @@ class View:
     `asyncio.to_thread`.
     """
 
-    def __init__(self, *, folder: Path | None = None, store_id: str = "", exports: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        folder: Path | None = None,
+        store_id: str = "",
+        exports: Sequence[Path] = (),
+        remembered_bytes: int = remembered.BYTES_MAX,
+    ) -> None:
         """`exports` are the folders inside of which `export` may write; it can write nowhere else."""
         self._store_id = store_id
         self._scratch = Scratch(folder) if folder is not None else None
@@ -61,6 +82,8 @@ class View:
         self._tables: Mapping[str, Table] = {}
         self._makers: Mapping[str, rows.RowMaker] = {}
         self._position = 0
+        self._state = 0  # one for each commit
+        self._remembered = Remembered(bytes_max=remembered_bytes)
         self._wear = Wear()
         self._readers: dict[RowReader, int] = {}
 
@@ -94,6 +117,7 @@ class View:
                     cursor.execute(table_sql.WRITE_POSITION, [0])
                 with self._switching:
                     cursor.execute("COMMIT")
+                    self._state += 1
                     self._tables = wanted
                     self._makers = {name: rows.RowMaker(table) for name, table in wanted.items()}
                     self._position = 0 if changed else self._position
@@ -132,6 +156,7 @@ class View:
                 cursor.execute(table_sql.WRITE_POSITION, [position])
                 with self._switching:
                     cursor.execute("COMMIT")
+                    self._state += 1
                     self._position = position
             for name, changed, size in written:
                 self._wear.note(name, written=changed, rows=size)
@@ -155,6 +180,7 @@ class View:
                 _execute(cursor, table_sql.rewrite(self._tables[name]))
                 with self._switching:
                     cursor.execute("COMMIT")
+                    self._state += 1
             self._wear.renewed(name)
 
     def search(self, selection: Selection) -> dict[str, Any]:
@@ -166,25 +192,36 @@ class View:
             InvalidQuery: as `selection.check_selection` does.
         """
         started = time.perf_counter()
-        with self._snapshot() as (cursor, known, position):
-            query = _query(selection, known)
-            found = _fetch(cursor, sql.page(query, cursors.decode(selection, query.table)))
-            total = _fetch(cursor, sql.total(query))[0][0]
-            counts = _fetch(cursor, sql.counts(query)) if query.counted else []
-            pending = _fetch(cursor, sql.pending(query))[0][0]
-            token = self._token(cursor, query, position)
-        shown = found[: selection.limit]
+        with self._switching:
+            known, state = self._tables, self._state
+        query, asked = _query(selection, known), selection.model_dump_json()
+        found = self._remembered.find(state, asked)
+        if found is None:
+            query, found = self._look_for(selection, asked)
+        shown = found.page[: selection.limit]
         hits = [replies.hit(row) for row in shown]
-        more = len(found) > len(shown)
+        numbers = replies.numbers(query, found.numbers)
+        more = len(found.page) > len(shown)
         return {
             "keys": [hit["key"] for hit in hits],
             "hits": hits,
-            "total": total,
-            "facets": replies.facets(query, counts),
+            "total": numbers.total,
+            "facets": numbers.facets,
             "next_cursor": cursors.encode(_carried(shown[-1]), selection, query.table) if more else None,
-            "as_of": {"token": token, "pending": pending},
+            "as_of": {"token": found.token, "pending": numbers.pending},
             "took_ms": round((time.perf_counter() - started) * 1000, 1),
         }
+
+    def _look_for(self, selection: Selection, asked: str) -> tuple[Query, Found]:
+        with self._snapshot() as (cursor, known, position, state):
+            query = _query(selection, known)
+            found = Found(
+                _fetch(cursor, sql.page(query, cursors.decode(selection, query.table))),
+                _fetch(cursor, sql.numbers(query)),
+                self._token(cursor, query, position),
+            )
+        self._remembered.keep(state, asked, found)
+        return query, found
 
     def reader(self, selection: Selection, *, page_rows: int = PAGE_ROWS, changes_max: int = CHANGES_MAX) -> RowReader:
         """Return a reader of all that a selection finds, of one snapshot; its limit and cursor are of no account.
@@ -195,7 +232,7 @@ class View:
             InvalidQuery: as `search` does.
         """
         with contextlib.ExitStack() as stack:
-            cursor, known, position = stack.enter_context(self._snapshot())
+            cursor, known, position, _ = stack.enter_context(self._snapshot())
             query = _query(selection, known)
             token = self._token(cursor, query, position)
             ends = self._wear.changes + changes_max
@@ -223,7 +260,7 @@ class View:
         Raises:
             InvalidQuery: as `search` does.
         """
-        with self._snapshot() as (cursor, known, _):
+        with self._snapshot() as (cursor, known, _, _):
             found = _fetch(cursor, sql.uris(_query(selection, known), after=after, limit=limit))
         return [uri for (uri,) in found]
 
@@ -233,7 +270,7 @@ class View:
         Raises:
             ExportFailed: it cannot be written, or is not inside one of the folders that the view was made with.
         """
-        with self._snapshot() as (cursor, known, position), parquet.writing(folder):
+        with self._snapshot() as (cursor, known, position, _), parquet.writing(folder):
             return [
                 parquet.Wide(table, self._store_id, position, _fetch(cursor, Clause(statement))[0][0])
                 for table in known.values()
@@ -246,7 +283,7 @@ class View:
         Raises:
             UnknownCollection: the collection is not defined here.
         """
-        with self._snapshot() as (cursor, known, _):
+        with self._snapshot() as (cursor, known, _, _):
             table = _known(collection, known)
             return [_fetch(cursor, each(table)) for each in make]
 
@@ -281,15 +318,16 @@ class View:
             cursor.close()
 
     @contextlib.contextmanager
-    def _snapshot(self) -> "Iterator[tuple[duckdb.DuckDBPyConnection, Mapping[str, Table], int]]":
+    def _snapshot(self) -> "Iterator[tuple[duckdb.DuckDBPyConnection, Mapping[str, Table], int, int]]":
+        """Yield a cursor over one moment, with that moment's tables, position and state."""
         with self._switching:
             cursor = self._connection.cursor()
             cursor.execute("BEGIN TRANSACTION READ ONLY")
             # DuckDB takes the snapshot at the first read, not at BEGIN.
             [(position,)] = cursor.execute(table_sql.READ_POSITION).fetchall()
-            known = self._tables
+            known, state = self._tables, self._state
         try:
-            yield cursor, known, position
+            yield cursor, known, position, state
         finally:
             cursor.execute("ROLLBACK")
             cursor.close()

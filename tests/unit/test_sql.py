@@ -27,8 +27,12 @@ def test_no_value_is_in_the_text() -> None:
     query = sql.Query(TABLE, selection, check_on_table(selection, TABLE))
     after = ("o'clock", "u'ri")
 
-    statements = [sql.page(query, after), sql.total(query), sql.pending(query), sql.counts(query)]
-    statements.append(sql.uris(query, after="u'ri", limit=55))
+    statements = [
+        sql.page(query, after),
+        sql.numbers(query),
+        sql.places(query),
+        sql.uris(query, after="u'ri", limit=55),
+    ]
 
     for clause in statements:
         assert clause.text.count("?") == len(clause.values)
