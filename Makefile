@@ -39,6 +39,9 @@ mutants: .venv/dev ## break each promise on purpose, and see a test go red (many
 	@$(BIN)/python tests/mutation/run.py $(ONLY)
 bench: .venv/dev ## the figures, a JSON object a line; ONLY=name for one, ONLY=banking77 for that data set
 	@$(BIN)/python tests/benchmarks/run.py $(ONLY)
+screenshot: .venv/dev ## make the README's pictures of the page anew, with Chromium
+	@.ci/services
+	@$(BIN)/python docs/screenshot.py
 kafka: ## start a Kafka node for development
 	@address=`deploy/kafka/start` && echo "export FACETLINE_KAFKA__BOOTSTRAP_SERVERS=$$address"
 kafka-stop: ## stop it
@@ -47,4 +50,4 @@ fmt: .venv/dev ## format, and mend what can be mended
 	@$(BIN)/ruff check --fix --quiet; $(BIN)/ruff format
 lock: .venv/dev ## compile the locks anew, keeping what still fits
 	@$(LOCK) --group install -o requirements.lock && $(LOCK) --group dev -c requirements.lock -o requirements-dev.lock
-.PHONY: help demo demo-kafka test cover check unit containers soak mutants bench kafka kafka-stop fmt lock
+.PHONY: help demo demo-kafka test cover check unit containers soak mutants bench screenshot kafka kafka-stop fmt lock
