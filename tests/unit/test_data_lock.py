@@ -1,0 +1,78 @@
+"""The lock of a data folder: one holder, found by others while it holds, and by nobody afterwards."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from facets import errors
+from streams import data_lock
+
+HOLDING = """
+import sys
+from pathlib import Path
+from streams import data_lock
+with data_lock.locked(Path(sys.argv[1])) as lock:
+    lock.tell("http://127.0.0.1:1")
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_holder_is_found_and_its_second_refused(tmp_path: Path):
+    """While a folder is held its address and secret are found, and nobody else gets it."""
+    with data_lock.locked(tmp_path / "new") as lock:
+        assert data_lock.holder(tmp_path / "new") is None  # it has not told where it is yet
+        lock.tell("http://127.0.0.1:8080")
+
+        found = data_lock.holder(tmp_path / "new")
+
+        assert found is not None
+        assert (found.url, found.secret) == ("http://127.0.0.1:8080", lock.secret)
+        assert lock.secret not in repr(found)
+        with pytest.raises(errors.Conflict, match=r"http://127\.0\.0\.1:8080"), data_lock.locked(tmp_path / "new"):
+            pass
+    assert data_lock.holder(tmp_path / "new") is None
+
+
+def test_each_run_has_a_secret_of_its_own(tmp_path: Path):
+    """A secret opens one run of a server; and the file is its owner's alone."""
+    with data_lock.locked(tmp_path) as first:
+        pass
+    with data_lock.locked(tmp_path) as second:
+        assert first.secret != second.secret
+        assert (tmp_path / data_lock.NAME).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_killed_holder_holds_nothing(tmp_path: Path):
+    """What a killed process left in the file is believed by nobody, and the folder can be held again."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDING, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        alive = data_lock.holder(tmp_path)
+        process.kill()
+        process.wait()
+
+    assert alive is not None
+    assert alive.pid == process.pid
+    assert "http" in (tmp_path / data_lock.NAME).read_text()
+    assert data_lock.holder(tmp_path) is None
+    with data_lock.locked(tmp_path):
+        assert (tmp_path / data_lock.NAME).read_text() == ""
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"url": 1}', "\0\0"])
+def test_a_file_that_says_nothing_sensible_is_no_holder(tmp_path: Path, content: str):
+    """Whatever stands in the file, a held folder without an address has no holder that commands could ask."""
+    with data_lock.locked(tmp_path):
+        (tmp_path / data_lock.NAME).write_text(content)
+
+        assert data_lock.holder(tmp_path) is None
+
+
+def test_no_folder_has_no_holder(tmp_path: Path):
+    """A folder that is not there is held by nobody."""
+    assert data_lock.holder(tmp_path / "none") is None
