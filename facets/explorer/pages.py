@@ -21,6 +21,8 @@ from facets.node import Caller
 
 # Bodies of one page's hits that are read from the store at the same time.
 BODIES_AT_ONCE = 5
+# The search stands without the store: what the page wants of it beside that may take so long in all (seconds).
+STORE_S = 2.0
 _PLACE = re.compile(r"filter, line (\d{1,6}), column (\d{1,6})")
 
 
@@ -167,7 +169,7 @@ class Pages:
     async def _surroundings(
         self, visitor: Visitor, definition: Definition, asked: Asked, reply: Mapping[str, Any]
     ) -> dict[str, Any]:
-        strip = standing.strip(await self._node.strip(visitor.caller, definition.name))
+        strip = await self._strip(visitor.caller, definition.name)
         cursor = reply["next_cursor"]
         total = reply["total"]
         first = (asked.page - 1) * asked_.PAGE_ROWS + 1 if reply["hits"] else 0
@@ -187,18 +189,27 @@ class Pages:
             "first_page": asked.first_page().address() if asked.page > 1 else None,
         }
 
+    async def _strip(self, caller: Caller, collection: str) -> standing.Strip | None:
+        """Return the strip; None while the store, which knows it, is away."""
+        try:
+            async with asyncio.timeout(STORE_S):
+                return standing.strip(await self._node.strip(caller, collection))
+        except (TimeoutError, errors.TransientError):
+            return None
+
     async def _hits(
         self, caller: Caller, definition: Definition, found: Sequence[Mapping[str, Any]], asked: Asked
     ) -> list[hits.Hit]:
         room = asyncio.Semaphore(BODIES_AT_ONCE)
+        ends = asyncio.get_running_loop().time() + STORE_S
 
         async def body(uri: str) -> str | None:
-            async with room:
-                try:
+            try:
+                async with asyncio.timeout_at(ends), room:
                     return (await self._node.get(caller, uri)).get("body")
-                except (errors.NotFound, errors.TransientError):
-                    # Deleted since, or the store is away: the search's own reply stands without it.
-                    return None
+            except (TimeoutError, errors.NotFound, errors.TransientError):
+                # The store is away, or the document was deleted since: the search's own reply stands without it.
+                return None
 
         bodies = await asyncio.gather(*(body(each["uri"]) for each in found))
         return [

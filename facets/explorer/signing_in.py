@@ -43,7 +43,8 @@ class SigningIn:
             self._site.sessions.open(token),
             max_age=LIFE_S,
             path="/",
-            secure=request.url.scheme == "https",
+            # The browser knows how it got here, also behind a proxy that ends TLS.
+            secure=request.headers.get("origin", "").startswith("https://"),
             httponly=True,
             samesite="strict",
         )

@@ -108,6 +108,16 @@ def test_ticking_changes_address_and_total_and_keeps_the_focus(seen: Watched):
     expect(bug).to_be_checked()
 
 
+def test_quick_ticks_all_count(seen: Watched):
+    """Boxes ticked faster than the server answers all count."""
+    page = seen.page
+    page.goto("/support")
+    page.evaluate("for (const name of ['1', '2', '4']) document.getElementById(`f-topic-${name}`).click()")
+
+    _total(seen, COUNTS["bug"] + COUNTS["feature"] + COUNTS["other"])
+    assert seen.path() == "/support?f.topic=bug&f.topic=feature&f.topic=other"
+
+
 def test_keyboard_alone_finds_a_document(seen: Watched):
     """With the keyboard alone: skip to the content, tick an option, move the slider, open a document."""
     page = seen.page

@@ -228,9 +228,16 @@ async def settled(node: PipelineNode, collection: str = "support", *, total: int
 
 @contextmanager
 def serving(
-    folder: Path, given: Mapping[str, Sequence[Ticket]] | None = None, *, classify: bool = True
+    folder: Path,
+    given: Mapping[str, Sequence[Ticket]] | None = None,
+    *,
+    classify: bool = True,
+    around: Callable[[PipelineNode], Any] = lambda node: node,
 ) -> Iterator[Explored]:
-    """Serve the page over documents by collection from a thread of its own; the folder has what `define` wrote."""
+    """Serve the page over documents by collection from a thread of its own; the folder has what `define` wrote.
+
+    `around` returns the node to serve in place of the pipeline's own.
+    """
     documents = {"support": tickets()} if given is None else given
     ready = threading.Event()
     found: dict[str, Any] = {}
@@ -241,7 +248,7 @@ def serving(
             for collection, listed in documents.items():
                 await write(pipeline, listed, collection)
                 await settled(node, collection, total=len(listed), waits=not classify)
-            app = application(node, loopback=True, parts=[routes.part])
+            app = application(around(node), loopback=True, parts=[routes.part])
             listening = socket.create_server(("127.0.0.1", 0))
             server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))
             found.update(server=server, pipeline=pipeline, node=node)

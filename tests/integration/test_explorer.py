@@ -1,13 +1,18 @@
 """The page over HTTP: what each address shows, as HTML, without a browser."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import explored
 import httpx
 import pytest
 from explored import COUNTS, TOTAL, UNANSWERED, Explored
 from html_page import Element, parse
+
+from facets import errors
+from streams.node import PipelineNode
 
 PART = {"HX-Request": "true"}
 
@@ -363,6 +368,37 @@ def test_forms_of_another_kind_or_size_are_refused(client: httpx.Client, page: E
 
     assert as_json.status_code == 415
     assert huge.status_code == 413
+
+
+class _WithoutStore:
+    """A node whose store is away: what needs it fails, at once or never."""
+
+    def __init__(self, node: PipelineNode, *, silent: bool) -> None:
+        self._node = node
+        self._silent = silent
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._node, name)
+
+    async def _away(self, *_: object) -> Any:
+        if self._silent:
+            await asyncio.sleep(60)
+        raise errors.StoreUnavailable
+
+    get = strip = _away
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_search_goes_on_without_the_store(tmp_path: Path, silent: bool):
+    """While the store is away, refusing or silent, the page still searches, counts and says so, within seconds."""
+    explored.define(tmp_path, explored.tickets())
+    with explored.serving(tmp_path, around=lambda node: _WithoutStore(node, silent=silent)) as served:
+        shown = parse(httpx.get(f"{served.url}/support?f.topic=billing", timeout=8).text)
+
+    assert _total(shown) == COUNTS["billing"]
+    assert _counts(shown, "topic")["bug"] == COUNTS["bug"]
+    assert len(shown.all("li", class_="hit")) == 20
+    assert "The store cannot be seen now" in shown.one("section", id="strip").text
 
 
 def test_nothing_yet_says_how_to_begin(tmp_path: Path):
