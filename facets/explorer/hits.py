@@ -130,9 +130,7 @@ def _answer(name: str, question: Question, value: Mapping[str, Any], least: floa
         known=known,
         hue=_hue(question, value),
         bars=bars[:BARS_MAX],
-        rest=f"{len(bars) - BARS_MAX} more, each below {bars[BARS_MAX - 1].probability}"
-        if len(bars) > BARS_MAX
-        else "",
+        rest=f"{len(bars) - BARS_MAX} more" if len(bars) > BARS_MAX else "",
     )
 
 

@@ -20,7 +20,7 @@ OPEN_MAX = 12
 REASONS = {
     "pending": "not asked yet",
     "failed": "failed",
-    "empty": "nothing to ask about",
+    "empty": "blank",
     "low_confidence": "not sure enough",
     "outdated": "answered before the question changed",
 }
@@ -65,7 +65,7 @@ class Facet:
 
     @property
     def shown(self) -> list[Option]:
-        """Options that are not folded away: the first ones, and whatever is selected."""
+        """Options that are not folded away."""
         return self.options[:OPEN_MAX]
 
     @property
@@ -115,9 +115,8 @@ def _ticked(asked: Asked, name: str, question: Choice, buckets: list[dict[str, A
         )
         for bucket in buckets
     ]
-    # What is ticked is never folded away; the rest stays in the declared order, which people get used to.
-    folded = len(found) > OPEN_MAX
-    return sorted(found, key=lambda option: not option.selected) if folded else found
+    # A few stay in the declared order, which people get used to. Of many the busiest come first, after what is ticked.
+    return sorted(found, key=lambda option: (not option.selected, -option.count)) if len(found) > OPEN_MAX else found
 
 
 def _ticked_missing(asked: Asked, name: str, count: int, most: int) -> Option:

@@ -8,7 +8,7 @@ from facets.explorer import numbers
 
 # In the order in which they are drawn; deleted documents are not there for a reader.
 STATUSES = ("indexed", "pending", "failed", "empty")
-_SAID = {"indexed": "answered", "pending": "being asked", "failed": "failed", "empty": "nothing to ask about"}
+_SAID = {"indexed": "answered", "pending": "being asked", "failed": "failed", "empty": "blank"}
 _EVALUATOR = {
     "ok": "answering",
     "paused": "paused",

@@ -112,16 +112,16 @@ def test_excerpt_is_short_and_ends_at_a_word():
 
 
 def test_many_options_are_folded_but_never_a_chosen_one():
-    """Of many options the first are open and the rest is folded away; what is chosen is always in sight."""
+    """Of many options the busiest are open and the rest is folded away; what is chosen is always in sight, first."""
     question = choice(ask="?", options={f"o{number}": "…" for number in range(100)})
-    buckets = [{"value": f"o{number}", "count": number, "selected": number == 99} for number in range(100)]
+    buckets = [{"value": f"o{number}", "count": number, "selected": number == 0} for number in range(100)]
     missing = {"count": 0, "pending": 0, "failed": 0, "empty": 0, "low_confidence": 0, "outdated": 0}
     reply = [{"name": "q", "type": "choice", "total": 1, "buckets": buckets, "missing": missing}]
 
-    [facet] = sidebar.facets(Asked("c", {"q": ("o99",)}), {"q": question}, reply)
+    [facet] = sidebar.facets(Asked("c", {"q": ("o0",)}), {"q": question}, reply)
 
     assert len(facet.shown) == sidebar.OPEN_MAX
-    assert facet.shown[0].value == "o99"
+    assert [option.value for option in facet.shown[:3]] == ["o0", "o99", "o98"]
     assert len(facet.shown) + len(facet.folded) == 100
 
 
