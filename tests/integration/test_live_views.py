@@ -16,7 +16,7 @@ from facets import errors, tokens
 from facets.node import NOW, Caller, Freshness, Right
 from facets.selection import Selection
 from storage import engine, feed, tables
-from streams import freshness
+from streams import freshness, node_health
 from streams.live_views import LiveViews
 
 ALL = Selection(collection="notes")
@@ -216,6 +216,29 @@ async def test_another_store_in_its_place_starts_over(store: engine.Store):
         async with views.using("notes") as live:
             token = tokens.decode((await views.read(live.view.search, ALL))["as_of"]["token"])
         assert token == tokens.FeedToken("another", 1)
+
+
+async def test_a_view_that_stands_still_is_searched_and_told(store: engine.Store):
+    """While a view takes nothing in, searches go on as they were; after two minutes the process is no longer alive."""
+    now_s = [0.0]
+    await store.write(stored.write, {"notes/a": "1"})
+    async with looking(store, clock=lambda: now_s[0]) as views, views.using("notes") as live:
+        with live.view._writing:
+            await store.write(stored.write, {"notes/b": "2"})
+            stuck = asyncio.create_task(views.look())
+            while views.behind("notes") == 0 and not stuck.done():
+                await asyncio.sleep(0.01)
+                views.end = await store.read(feed.end)
+
+            assert await found(views) == ["notes/a"]
+            assert [check.level for check in node_health.alive(views, following=True, work_dead=[])] == ["ok", "ok"]
+            now_s[0] = node_health.STUCK_S + 1
+            assert [check.level for check in node_health.alive(views, following=True, work_dead=[])][1] == "failed"
+            assert not stuck.done()
+        await stuck
+
+        assert await found(views) == ["notes/a", "notes/b"]
+        assert [check.level for check in node_health.alive(views, following=True, work_dead=[])] == ["ok", "ok"]
 
 
 async def test_a_view_that_cannot_be_built_now_is_tried_again(store: engine.Store):
