@@ -59,7 +59,10 @@ async def search(source: Source, tool: Tool, given: Mapping[str, Any]) -> ToolRe
     fields |= {"collection": tool.collection, "facets": facets}
     limit = int(fields.pop("limit", LIMIT_DEFAULT))
     while True:
-        reply = await source.search({**fields, "limit": limit})
+        try:
+            reply = await source.search({**fields, "limit": limit})
+        except errors.UnknownValue as error:
+            raise _with_lookup(error, tool, facets) from error
         made = _hits(reply, tuple(facets))
         if limit == 1 or max(len(made.text.encode()), texts.size_of(made.content)) <= texts.RESULT_BYTES_MAX:
             break
@@ -67,6 +70,15 @@ async def search(source: Source, tool: Tool, given: Mapping[str, Any]) -> ToolRe
     asked = int(given.get("limit", LIMIT_DEFAULT))
     note = f"\n(shortened to {limit} of {asked} hits: they are long)" if limit < asked else ""
     return ToolReply(texts.bounded(made.text + note, "name more options or a narrower filter"), made.content)
+
+
+def _with_lookup(error: errors.UnknownValue, tool: Tool, facets: Mapping[str, Any]) -> errors.UnknownValue:
+    """Return the error with the way to find an option, where the tool's schema does not list them."""
+    name = next((name for name in facets if not tool.by_name[name].values), None)
+    if name is None:
+        return error
+    way = f"; list_facets with collection='{tool.collection}', facet='{name}' and contains='…' finds others"
+    return errors.UnknownValue(error.message + way, allowed=error.allowed)
 
 
 def _hits(reply: Mapping[str, Any], first: Sequence[str]) -> ToolReply:

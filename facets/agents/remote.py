@@ -1,8 +1,9 @@
 """The tools' source over HTTP: a running `facetline serve`, asked through the Python client with its token."""
 
 import inspect
+import time
 from collections.abc import Awaitable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 from facets.agents.sources import KNOWN_MS, SQL_TIMEOUT_MS, WRITE_TIMEOUT_S
@@ -11,6 +12,7 @@ from facets.definitions import Definition, Definitions
 from facets.node import ReindexRequest
 
 T = TypeVar("T")
+KNOWN_S = 1.0
 
 
 def definition_of(shown: Mapping[str, Any]) -> Definition:
@@ -19,17 +21,26 @@ def definition_of(shown: Mapping[str, Any]) -> Definition:
     return Definition.model_validate({**{name: shown[name] for name in names}, "state_schema": shown["state"]})
 
 
-@dataclass(frozen=True, slots=True)
 class ClientSource:
-    """A client's server. With a `Client` its methods never wait for the event loop, so that they may be run without."""
+    """A client's server. With a `Client` its methods never wait for the event loop, so that they may be run without.
 
-    client: Client | AsyncClient
+    Definitions are kept for a second: one call of a tool needs them more than once. The server judges every call by
+    those in force.
+    """
+
     rights: None = None
     scope: None = None
 
+    def __init__(self, client: Client | AsyncClient) -> None:
+        self.client = client
+        self._known: tuple[float, Definitions] | None = None
+
     async def definitions(self) -> Definitions:
         """Return the definitions that agents may see."""
-        return Definitions(definition_of(each) for each in await self.collections())
+        now_s = time.monotonic()
+        if self._known is None or now_s - self._known[0] > KNOWN_S:
+            self._known = now_s, Definitions(definition_of(each) for each in await self.collections())
+        return self._known[1]
 
     async def collections(self) -> list[dict[str, Any]]:
         """Return the collections that agents may see."""

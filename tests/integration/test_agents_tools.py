@@ -4,7 +4,9 @@ Method: one local node with answers from a file (`agent_site`), shared by the te
 documents of their own.
 """
 
+import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import agent_site
@@ -117,6 +119,7 @@ async def test_booleans_and_scores_are_filtered(box: Toolbox):
         ("search_support", {"cursor": "nonsense"}, "cursor"),
         ("search_suport", {}, "there is no tool 'search_suport' (did you mean 'search_support'?)"),
         ("search_codes", {"code": "code-1"}, "has no option 'code-1' (did you mean"),
+        ("search_codes", {"code": "code-1"}, "facet='code' and contains='…' finds others"),
         ("list_facets", {"collection": "support", "facet": "topics"}, "(did you mean 'topic'?)"),
         ("get_document", {"uri": "support/none"}, "no document 'support/none'"),
         ("get_document", {"uri": "../x"}, "segment is not taken"),
@@ -190,6 +193,45 @@ async def test_a_scope_sees_its_own(node: PipelineNode):
     assert counted.content["total"] == 2
     assert others.is_error
     assert others.text.replace("z1", "none") == absent.text
+
+
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("list_collections", {}),
+    ("list_facets", {"collection": "notes"}),
+    ("list_facets", {"collection": "notes", "facet": "mood", "filter": "doc_key LIKE '%1'"}),
+    ("list_facets", {"collection": "support"}),
+    ("search_notes", {}),
+    ("search_notes", {"limit": 1}),
+    ("search_notes", {"mood": ["good", "__missing__"], "sort": "-mood_confidence,doc_key"}),
+    ("search_notes", {"filter": "doc_scope = 'bob' OR doc_uri LIKE '@bob%'"}),
+    ("search_notes", {"scope": "bob"}),
+    ("search_notes", {"mood": "god"}),
+    ("search_support", {}),
+    ("get_document", {"uri": "@alice/notes/a1"}),
+    ("get_document", {"uri": "@bob/notes/z1"}),
+    ("get_document", {"uri": "support/b0"}),
+    ("query_sql", {"sql": "SELECT count(*) FROM notes"}),
+    ("write_document", {"uri": "@bob/notes/z1", "body": "mine"}),
+    ("delete_document", {"uri": "@bob/notes/z1"}),
+    ("reindex", {"collection": "notes", "dry_run": True}),
+]
+
+
+async def test_others_leave_no_trace(node: PipelineNode, tmp_path: Path):
+    """Whatever alice calls is answered byte for byte alike with and without bob's documents in the store."""
+    alone = [row for row in agent_site.documents() if not row[0].startswith("@bob")]
+
+    async def said(opened: PipelineNode) -> list[str]:
+        box = Toolbox(NodeSource(opened, ALICE), EXTRAS)
+        replies = [await box.run(name, given) for name, given in CALLS]
+        for reply in replies:
+            reply.content.pop("written_at", None)  # the two stores were filled at different times
+        schemas = str(await box.tools())
+        return [schemas, *(f"{reply.text}\n{json.dumps(reply.content)}" for reply in replies)]
+
+    with_bob = await said(node)
+    async with agent_site.agent_node(tmp_path, alone) as (_, without):
+        assert await said(without) == with_bob
 
 
 async def test_rights_decide_which_tools_there_are(node: PipelineNode):
