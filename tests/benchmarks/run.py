@@ -19,6 +19,11 @@ from pathlib import Path
 BENCHES = (
     "feed_to_view",
     "view_build",
+    "search_query",
+    "search_http",
+    "search_100_readers",
+    "search_memory",
+    "search_rebuild",
     "side_chain",
     "model_calls",
     "reindex",
