@@ -8,6 +8,7 @@ from pathlib import Path
 import kafka_broker
 import kafka_container
 import loopback
+import made_stores
 import missing
 import postgres_server
 import pytest
@@ -92,8 +93,36 @@ def postgres_admin_url() -> Iterator[str]:
         server.stop()
 
 
+@pytest.fixture(scope="session")
+def postgres_template(postgres_admin_url: str) -> str:
+    """Name of a database that holds an empty store, to be copied."""
+    name = f"t{uuid.uuid4().hex}"
+    made_stores.make(postgres_server.create_database(postgres_admin_url, name))
+    return name
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file that holds an empty store, to be copied."""
+    return made_stores.sqlite_template(tmp_path_factory.mktemp("template") / "store.sqlite")
+
+
 @pytest.fixture
-def postgres_url(postgres_admin_url: str) -> Iterator[str]:
+def postgres_url(postgres_admin_url: str, postgres_template: str) -> Iterator[str]:
+    """SQLAlchemy URL of an empty store of the test's own in PostgreSQL."""
+    name = f"t{uuid.uuid4().hex}"
+    yield made_stores.postgres_copy(postgres_admin_url, postgres_template, name)
+    postgres_server.drop_database(postgres_admin_url, name)
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path, sqlite_template: Path) -> str:
+    """SQLAlchemy URL of an empty store of the test's own in a SQLite file."""
+    return made_stores.sqlite_copy(sqlite_template, tmp_path / "store.sqlite")
+
+
+@pytest.fixture
+def new_postgres_url(postgres_admin_url: str) -> Iterator[str]:
     """SQLAlchemy URL of an empty PostgreSQL database of the test's own."""
     name = f"t{uuid.uuid4().hex}"
     yield postgres_server.create_database(postgres_admin_url, name)
@@ -101,12 +130,21 @@ def postgres_url(postgres_admin_url: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
+def new_sqlite_url(tmp_path: Path) -> str:
     """SQLAlchemy URL of a SQLite file that does not exist yet, in the test's own folder."""
     return f"sqlite:///{tmp_path / 'store.sqlite'}"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+BOTH = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
+
+
+@pytest.fixture(params=BOTH)
 def store_url(request: pytest.FixtureRequest) -> str:
     """SQLAlchemy URL of an empty store; a test that asks for it runs once on each of the two databases."""
     return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+@pytest.fixture(params=BOTH)
+def new_store_url(request: pytest.FixtureRequest) -> str:
+    """SQLAlchemy URL of a store that nobody has opened yet, on each of the two databases."""
+    return str(request.getfixturevalue(f"new_{request.param}_url"))

@@ -42,7 +42,7 @@ def postgres() -> Iterator[str]:
         yield given
         return
     try:
-        server = postgres_server.Server()
+        server = postgres_server.Server(syncs=True)
     except postgres_server.MissingPostgres as error:
         raise Missing(str(error)) from error
     try:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import kafka_topics
+import made_stores
 import postgres_server
 import pytest
 from clocks import FileClock
@@ -175,6 +176,7 @@ async def died(process: "subprocess.Popen[bytes]", deadline_s: float = ANSWERED_
 def made(name: str, folder: Path, fixture: Callable[[str], Any], *, clocked: bool = False) -> Iterator[Site]:
     """Make a site; `fixture` (pytest's `getfixturevalue`) gives the services that the runtime needs."""
     if name == "local":
+        made_stores.sqlite_copy(fixture("sqlite_template"), folder / ".facetline" / "facetline.db")
         yield Site(name, folder, {}, clocked=clocked)
         return
     admin_url, own = fixture("postgres_admin_url"), f"t{uuid.uuid4().hex[:12]}"
@@ -185,7 +187,7 @@ def made(name: str, folder: Path, fixture: Callable[[str], Any], *, clocked: boo
         "PARTITIONS": str(PARTITIONS),
     }
     settings = {f"FACETLINE_KAFKA__{part}": value for part, value in kafka.items()}
-    settings["FACETLINE_STORE_URL"] = postgres_server.create_database(admin_url, own)
+    settings["FACETLINE_STORE_URL"] = made_stores.postgres_copy(admin_url, fixture("postgres_template"), own)
     site = Site(name, folder, settings, clocked=clocked)
     asyncio.run(topics.create_topics(site.settings.kafka))
     try:

@@ -38,51 +38,51 @@ def opener(url: str) -> "subprocess.Popen[str]":
     )
 
 
-async def test_a_store_keeps_its_id(store_url: str):
+async def test_a_store_keeps_its_id(new_store_url: str):
     """A store is made with an id at first opening and has the same one ever after."""
-    async with stored.opened(store_url) as first:
+    async with stored.opened(new_store_url) as first:
         made = first.store_id
-    async with stored.opened(store_url) as second:
+    async with stored.opened(new_store_url) as second:
         found = second.store_id
 
     assert len(made) == 32
     assert found == made
 
 
-def test_processes_that_open_a_new_store_at_once_agree(store_url: str):
+def test_processes_that_open_a_new_store_at_once_agree(new_store_url: str):
     """Several processes that find no store make one between them, without an error."""
-    processes = [opener(store_url) for _ in range(4)]
+    processes = [opener(new_store_url) for _ in range(4)]
     said = [process.communicate(timeout=50)[0].split()[0] for process in processes]
 
     assert [process.returncode for process in processes] == [0] * 4
     assert len(set(said)) == 1
 
 
-def test_an_up_to_date_store_opens_without_alembic(sqlite_url: str):
+def test_an_up_to_date_store_opens_without_alembic(new_sqlite_url: str):
     """Only making or changing a schema needs the library for it; every other command starts quickly."""
-    first, second = (opener(sqlite_url).communicate(timeout=50)[0].split()[1] for _ in range(2))
+    first, second = (opener(new_sqlite_url).communicate(timeout=50)[0].split()[1] for _ in range(2))
 
     assert (first, second) == ("True", "False")
 
 
-async def test_a_store_of_a_newer_version_is_refused(store_url: str):
+async def test_a_store_of_a_newer_version_is_refused(new_store_url: str):
     """A schema that this version does not know is left alone, with a word on what to do."""
-    async with stored.opened(store_url) as store:
+    async with stored.opened(new_store_url) as store:
         await store.write(lambda tx: tx.execute(sa.text("UPDATE alembic_version SET version_num = '9999'")))
 
     with pytest.raises(errors.StoreMismatch, match=r"9999.*upgrade facetline"):
-        await opening.open_store(store_url)
+        await opening.open_store(new_store_url)
 
 
-async def test_a_database_of_something_else_is_refused(store_url: str):
+async def test_a_database_of_something_else_is_refused(new_store_url: str):
     """Tables that are not ours are never mixed with ours."""
-    other = engine.make_engine(store_url)
+    other = engine.make_engine(new_store_url)
     with other.begin() as connection:
         connection.execute(sa.text("CREATE TABLE customers (id INTEGER)"))
     other.dispose()
 
     with pytest.raises(errors.StoreMismatch, match="something else"):
-        await opening.open_store(store_url)
+        await opening.open_store(new_store_url)
 
 
 async def test_a_file_that_is_no_database_is_refused(tmp_path: Path):
@@ -113,9 +113,9 @@ async def test_a_server_that_is_away_is_tried_until_the_deadline(tmp_path: Path)
     assert "secret" not in str(caught.value)
 
 
-async def test_the_steps_make_exactly_the_tables(store_url: str, tmp_path: Path):
+async def test_the_steps_make_exactly_the_tables(new_store_url: str, tmp_path: Path):
     """A migrated store has the columns, keys and indexes, partial ones too, that the table classes say."""
-    async with stored.opened(store_url) as store:
+    async with stored.opened(new_store_url) as store:
         with store.engine.connect() as connection:
             context = MigrationContext.configure(
                 connection, opts={"compare_type": True, "compare_server_default": True}
@@ -133,9 +133,9 @@ async def test_the_steps_make_exactly_the_tables(store_url: str, tmp_path: Path)
     assert migrated == declared
 
 
-async def test_a_store_of_an_earlier_version_keeps_what_it_has(store_url: str):
+async def test_a_store_of_an_earlier_version_keeps_what_it_has(new_store_url: str):
     """A store made by the first schema, is brought up to date: same id, same content, and a ledger."""
-    old = engine.make_engine(store_url)
+    old = engine.make_engine(new_store_url)
     with old.begin() as connection:
         steps = Config(attributes={"connection": connection})
         steps.set_main_option("script_location", str(opening.MIGRATIONS))
@@ -145,7 +145,7 @@ async def test_a_store_of_an_earlier_version_keeps_what_it_has(store_url: str):
         connection.execute(sa.text("INSERT INTO tallies VALUES ('crashes', 3)"))
     old.dispose()
 
-    async with stored.opened(store_url) as store:
+    async with stored.opened(new_store_url) as store:
         found, spent = await store.read(tallies.all), await store.read(spend.by_collection)
 
     assert (store.store_id, found, spent) == ("the-old-id", {"crashes": 3}, {})
@@ -177,7 +177,7 @@ def test_the_known_revisions_are_those_of_the_files():
     assert tuple(step.revision for step in files.walk_revisions())[::-1] == opening.REVISIONS
 
 
-def test_concurrent_sqlite_writers_lose_nothing(sqlite_url: str):
+def test_concurrent_sqlite_writers_lose_nothing(new_sqlite_url: str):
     """Processes that write to one file at once all get through, and no lock error surfaces."""
     work = (
         "import asyncio, sys\n"
@@ -189,11 +189,11 @@ def test_concurrent_sqlite_writers_lose_nothing(sqlite_url: str):
         "    await store.close()\n"
         "asyncio.run(main())\n"
     )
-    words = [sys.executable, "-W", "error", "-c", work, sqlite_url]
+    words = [sys.executable, "-W", "error", "-c", work, new_sqlite_url]
     processes = [subprocess.Popen(words, cwd=Path(__file__).parents[2], stderr=subprocess.PIPE) for _ in range(4)]
     said = [process.communicate(timeout=50)[1] for process in processes]
 
-    with sa.create_engine(sqlite_url).connect() as connection:
+    with sa.create_engine(new_sqlite_url).connect() as connection:
         total = connection.execute(sa.text("SELECT value FROM tallies WHERE name = 'n'")).scalar_one()
         connection.engine.dispose()
     assert [process.returncode for process in processes] == [0] * 4, said

@@ -11,9 +11,9 @@ pytestmark = pytest.mark.postgres
 
 
 @pytest.mark.parametrize("turn", [1, 2])
-def test_each_test_has_a_database_of_its_own(postgres_url: str, turn: int) -> None:
+def test_each_test_has_a_database_of_its_own(new_postgres_url: str, turn: int) -> None:
     """A table made by one test is not there for the next one."""
-    with psycopg.connect(postgres_server.libpq(postgres_url)) as connection:
+    with psycopg.connect(postgres_server.libpq(new_postgres_url)) as connection:
         connection.execute("CREATE TABLE mine (turn int)")
         connection.execute("INSERT INTO mine VALUES (%s)", [turn])
         rows = connection.execute("SELECT turn FROM mine").fetchall()
@@ -21,9 +21,9 @@ def test_each_test_has_a_database_of_its_own(postgres_url: str, turn: int) -> No
     assert rows == [(turn,)]
 
 
-def test_server_is_recent_and_takes_unicode(postgres_url: str) -> None:
+def test_server_is_recent_and_takes_unicode(new_postgres_url: str) -> None:
     """The server is PostgreSQL 15 or later and its databases are UTF-8."""
-    with psycopg.connect(postgres_server.libpq(postgres_url)) as connection:
+    with psycopg.connect(postgres_server.libpq(new_postgres_url)) as connection:
         version = connection.info.server_version
         encoding = connection.execute("SHOW server_encoding").fetchone()
 
