@@ -281,6 +281,22 @@ def test_a_stop_answers_what_runs_and_leaves_the_folder(tmp_path: Path, server: 
     assert data_lock.holder(tmp_path / ".facetline") is None
 
 
+def test_without_a_broker_searches_go_on(alone: Place):
+    """In the Kafka runtime a server whose broker is away finds what is in the store, says so, and refuses writes."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # nobody listens
+        broker = f"127.0.0.1:{closed.getsockname()[1]}"
+        with serve_process(alone, FACETLINE_KAFKA__BOOTSTRAP_SERVERS=broker, FACETLINE_WRITE_DEADLINE_S="1") as running:
+            found = running.request("GET", "/v1/collections/own/search")
+            written = running.request("PUT", "/v1/documents/tickets/k1", body="Thanks")
+            _until(lambda: running.request("GET", "/readyz").json()["status"] == "degraded")
+            ready = running.request("GET", "/readyz?verbose").json()
+
+    assert (found.status_code, found.json()["total"]) == (200, 1)
+    assert (written.status_code, written.json()["type"].rpartition("/")[2]) == (503, "broker-unavailable")
+    assert broker in next(check["detail"] for check in ready["checks"] if check["name"] == "broker")
+
+
 def test_a_killed_server_has_lost_nothing(tmp_path: Path, server: Server):
     """Every write that was answered before a SIGKILL is there afterwards, and the folder is free."""
     prepare(tmp_path)
