@@ -148,7 +148,7 @@ class SqlBox:
                 asyncio.get_running_loop().call_later(IDLE_S, self._let_go)
             else:
                 process.kill()
-                await process.wait()
+                await process.collect()
 
     def _let_go(self) -> None:
         """End processes that nobody needed for a while."""

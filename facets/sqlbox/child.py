@@ -12,7 +12,7 @@ import resource
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from facets.sqlbox import frames, limits, residence, statement, values
 
@@ -28,7 +28,7 @@ MESSAGE_MAX = 1_000
 def main() -> None:
     """Answer requests until standard input ends."""
     limit_itself()
-    reader, writer = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    reader, writer = private(0, "rb"), private(1, "wb")
     watch = Watch(os.getppid())
     threading.Thread(target=watch.run, name="watch", daemon=True).start()
     with contextlib.suppress(ValueError, OSError, AttributeError):
@@ -55,6 +55,15 @@ def limit_itself() -> None:
     ):
         with contextlib.suppress(ValueError, OSError, AttributeError):
             resource.setrlimit(getattr(resource, name), (most, most))
+
+
+def private(descriptor: int, mode: str) -> BinaryIO:
+    """Take a standard stream for frames alone: whatever a library prints (DuckDB a bar, say) goes nowhere."""
+    taken = os.fdopen(os.dup(descriptor), mode)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+    return taken  # type: ignore[return-value]
 
 
 class Watch:
@@ -124,6 +133,7 @@ class Opened:
         for name in tables:
             self.connection.execute(f"CREATE VIEW \"{name}\" AS SELECT * FROM read_parquet('{name}.parquet')")  # noqa: S608
         self.connection.execute(f"SET allowed_paths = [{files}]")
+        self.connection.execute("SET enable_progress_bar = false")
         self.connection.execute("SET enable_external_access = false")
         self.connection.execute("SET lock_configuration = true")
         self.refused = statement.refused_functions(self.connection)
@@ -211,16 +221,18 @@ def _encoded(row: Sequence[Any], columns: Sequence[dict[str, str]]) -> bytes:
         Refusal: a cell, or all of them together, is larger than it may be.
     """
     for column, value in zip(columns, row, strict=True):
+        # Before it is copied any further.
         if isinstance(value, (str, bytes)) and len(value) > limits.CELL_BYTES_MAX:
             raise _too_large(column["name"])
-    cells = [_encode(values.cell(value)).encode() for value in row]
-    for column, encoded in zip(columns, cells, strict=True):
-        if len(encoded) > limits.CELL_BYTES_MAX:
-            raise _too_large(column["name"])
-    whole = b"[" + b",".join(cells) + b"]"
-    if len(whole) > limits.ROW_BYTES_MAX:
-        said = f"a row has {len(whole):,} bytes, at most {limits.ROW_BYTES_MAX:,} are taken"
-        raise statement.Refusal(said, "sql-too-large")
+    cells = [values.cell(value) for value in row]
+    whole: bytes = _encode(cells).encode()
+    if len(whole) > limits.CELL_BYTES_MAX:
+        for column, cell in zip(columns, cells, strict=True):
+            if len(_encode(cell).encode()) > limits.CELL_BYTES_MAX:
+                raise _too_large(column["name"])
+        if len(whole) > limits.ROW_BYTES_MAX:
+            said = f"a row has {len(whole):,} bytes, at most {limits.ROW_BYTES_MAX:,} are taken"
+            raise statement.Refusal(said, "sql-too-large")
     return whole
 
 

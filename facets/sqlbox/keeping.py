@@ -100,11 +100,12 @@ class Snapshots:
 
     async def _look(self, known: Snapshot | None, ends_s: float) -> None:
         """Have a newer snapshot made if there is one to make, and wait for it as long as is sensible."""
-        if self._making is None or self._making.done():
-            self._making = asyncio.create_task(self._make(known))
+        making = self._making
+        if making is None or making.done():
+            making = self._making = asyncio.create_task(self._make(known), name="sql: snapshot")
         left_s = max(0.0, ends_s - time.monotonic())
-        done, _ = await asyncio.wait([self._making], timeout=left_s if known is None else min(REFRESH_WAIT_S, left_s))
-        failure = self._making.exception() if done and not self._making.cancelled() else None
+        done, _ = await asyncio.wait({making}, timeout=left_s if known is None else min(REFRESH_WAIT_S, left_s))
+        failure = making.exception() if done and not making.cancelled() else None
         if failure is not None and (known is None or time.monotonic() - known.looked_s > OLD_MAX_S):
             raise failure
 

@@ -103,6 +103,14 @@ class Process:
         """Wait until it has ended."""
         await self._process.wait()
 
+    async def collect(self) -> None:
+        """Wait for the end of a process that was killed, whose answer nobody reads any more."""
+        if self._process.stdout is not None:
+            # What it had written before; while that is unread its pipe would stay open.
+            while await self._process.stdout.read(limits.FRAME_BYTES):
+                pass
+        await self._process.wait()
+
     def _stdin(self) -> asyncio.StreamWriter:
         if self._process.stdin is None:
             raise ConnectionError
@@ -130,8 +138,9 @@ class Process:
             return errors.SqlTooLarge(f"the statement needs more memory than the {limits.MEMORY_MB} MB it may have")
         if code == frames.FAILED_CODE:
             return errors.SqlFailed("DuckDB failed over this statement; write it in another way")
+        how = f"signal {-code}" if code < 0 else f"code {code}"
         return errors.SqlTooLarge(
-            "the process of the statement has ended: it is nested too deeply, needs too much memory, or was killed"
+            f"the statement's process has ended ({how}): it is nested too deeply, needs too much memory, or was killed"
         )
 
 

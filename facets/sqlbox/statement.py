@@ -43,6 +43,8 @@ REFUSED = frozenset(
     {"current_setting", "getenv", "getvariable", "json_execute_serialized_sql", "json_serialize_plan", "query", "stats"}
 )
 """Not volatile, but they look at what is no table, or run a text as SQL."""
+_CHANGES = ("A CTE needs a SELECT", "SELECT INTO")
+"""How DuckDB's parser itself refuses what would change something inside of a SELECT."""
 _PATH = frozenset("/\\*?:.~$")
 """No table of ours has such a letter in its name; a file that somebody names has."""
 
@@ -70,7 +72,12 @@ def check(
     """
     import duckdb
 
-    statements = connection.extract_statements(text)
+    try:
+        statements = connection.extract_statements(text)
+    except duckdb.ParserException as error:
+        if any(said in str(error) for said in _CHANGES):
+            raise Refusal("only SELECT is taken, also within WITH and without INTO") from error
+        raise
     if len(statements) != 1:
         raise Refusal(f"{len(statements)} statements; give one SELECT" if statements else "there is no statement")
     try:
@@ -109,17 +116,14 @@ def _tree(connection: "duckdb.DuckDBPyConnection", text: str) -> Any:
 
 def refused_functions(connection: "duckdb.DuckDBPyConnection") -> frozenset[str]:
     """Return the names of the functions that are not taken, of those that this DuckDB has."""
-    found = connection.execute(
-        "SELECT DISTINCT function_name FROM duckdb_functions()"
-        " WHERE stability = 'VOLATILE' OR has_side_effects OR function_type = 'pragma'"
+    volatile = connection.execute(
+        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability = 'VOLATILE' OR has_side_effects"
     ).fetchall()
-    # A pragma's name may also be that of a harmless function; as a function it is judged as one.
-    plain = connection.execute(
-        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type IN ('scalar', 'aggregate', 'macro')"
-        " AND stability IS DISTINCT FROM 'VOLATILE'"
+    # What is a pragma's name and no function's.
+    pragmas = connection.execute(
+        "SELECT function_name FROM duckdb_functions() GROUP BY ALL HAVING bool_and(function_type = 'pragma')"
     ).fetchall()
-    volatile = frozenset(name for (name,) in found) - frozenset(name for (name,) in plain)
-    return (volatile - VOLATILE) | REFUSED
+    return (frozenset(name for (name,) in [*volatile, *pragmas]) - VOLATILE) | REFUSED
 
 
 def _check_tree(tree: Any, refused: Container[str]) -> None:
