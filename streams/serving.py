@@ -42,6 +42,11 @@ class Serving:
         """Say from now on that this process is about to end."""
         self.node.standing.stopping = True
 
+    def halt(self) -> None:
+        """Give calls to evaluators no grace period: what they were about is asked again later."""
+        if self.node.pipeline.work is not None:
+            self.node.pipeline.work.side_chain.halt()
+
 
 def is_loopback(host: str) -> bool:
     """Say whether only this machine can reach a host's address."""

@@ -66,12 +66,13 @@ async def rest(least_s: float, looked_s: float) -> None:
 
 
 @contextlib.contextmanager
-def stopping(stop: asyncio.Event) -> Iterator[None]:
-    """Let the first SIGINT or SIGTERM set `stop`, and a second one cancel the task that runs the body."""
+def stopping(stop: asyncio.Event, at_once: Callable[[], None]) -> Iterator[None]:
+    """Let the first SIGINT or SIGTERM set `stop`; a second one calls `at_once` and cancels the task of the body."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
     def told() -> None:
         if stop.is_set() and task is not None:
+            at_once()
             task.cancel()
         stop.set()
 

@@ -50,8 +50,15 @@ async def _serve(settings: "Settings", host: str, listener: "socket.socket", loc
     from streams.serving import serving
 
     stop = asyncio.Event()
-    with running.stopping(stop):
+    opened: list[Serving] = []
+
+    def at_once() -> None:
+        for each in opened:
+            each.halt()
+
+    with running.stopping(stop, at_once):
         async with serving(settings, host, secret="" if lock is None else lock.secret) as made:
+            opened.append(made)
             server = _server(made, settings)
             task = asyncio.create_task(server.serve(sockets=[listener]), name="http")
             try:

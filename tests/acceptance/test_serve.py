@@ -17,6 +17,7 @@ import httpx
 import pytest
 from commands import Ended, Place, finish
 from polling import eventually
+from runtimes import Site
 from served import ServedPlace, Server, serving
 from serving import ServeProcess, serve_process
 
@@ -279,6 +280,22 @@ def test_a_stop_answers_what_runs_and_leaves_the_folder(tmp_path: Path, server: 
         assert running.process.wait(30) == 0
     assert [reply.status_code for reply in replies] == [200]
     assert data_lock.holder(tmp_path / ".facetline") is None
+
+
+def test_a_second_signal_ends_calls_at_once(tmp_path: Path):
+    """While a call has its grace period of five minutes, a second signal ends the process."""
+    site = Site("local", tmp_path, {})
+    site.define(grace_s=300.0, call_s=600.0)
+    site.script.on("long")
+    with serve_process(site.place) as running:
+        running.request("PUT", "/v1/documents/notes/n1?wait=none", body="hold=long billing")
+        _until(lambda: len(site.script.calls()) == 1)
+        running.process.send_signal(signal.SIGTERM)
+        _until(lambda: data_lock.holder(tmp_path / ".facetline") is None)
+        assert running.process.poll() is None
+        running.process.send_signal(signal.SIGTERM)
+
+        assert running.process.wait(30) == 130
 
 
 def test_without_a_broker_searches_go_on(alone: Place):

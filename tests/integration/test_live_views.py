@@ -176,6 +176,21 @@ async def test_a_view_in_the_middle_of_a_long_way_has_not_reached_it(store: engi
         assert (live.reached, live.complete) == (await store.read(feed.end), True)
 
 
+async def test_a_scopes_token_waits_for_the_end_of_a_long_way(store: engine.Store):
+    """In the middle of a long way a count of changes proves nothing, however high it is."""
+    await store.write(stored.defined, "scoped")
+    await store.write(stored.write, {"@s/scoped/a": "1"})
+    async with looking(store) as views, views.using("scoped") as live:
+        wanted = [tokens.ScopeToken(store.store_id, "scoped", "s", 1)]
+        await freshness.reached(views, store, "scoped", wanted, 50, "s")
+
+        live.complete = False
+
+        with pytest.raises(errors.NotCaughtUp) as told:
+            await freshness.reached(views, store, "scoped", wanted, 50, "s")
+        assert "changes" not in told.value.message
+
+
 async def test_changed_questions_are_searched_when_their_view_is_whole(store: engine.Store):
     """While a collection's view is built anew the old one answers; then the new one does, with every document."""
     await store.write(stored.write, {"notes/a": "1", "notes/b": "2"})
