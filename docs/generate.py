@@ -20,11 +20,12 @@ from streams import schemas
 from streams.calls import CallLimits
 from streams.cli.main import app
 from streams.metrics import CATALOGUE
+from streams.node_metrics import SERVED
 from streams.settings import KafkaSettings, Settings
 
 DOCS = Path(__file__).resolve().parent
 PAGE = DOCS / "reference.md"
-METRICS = CATALOGUE.values()
+METRICS = [*CATALOGUE.values(), *SERVED.values()]
 COMMON = {"--json", "--config", "--folder", "--help"}
 """Options that the page explains once, for all commands."""
 MARK = re.compile(r"(<!-- generated: (?P<name>[\w -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -178,7 +179,7 @@ def limits_part() -> str:
 
 
 def metrics_part() -> str:
-    """Return the table of a worker's metrics."""
+    """Return the table of a worker's metrics, and a server's."""
     rows = ["| metric | type | labels | |", "|---|---|---|---|"]
     found = [(f"`{each.name}`", each.kind, " ".join(map("`{}`".format, each.labels)), each.says) for each in METRICS]
     return "\n".join([*rows, *(cells(*row) for row in found)])

@@ -46,9 +46,9 @@ class Metric:
 CATALOGUE: dict[str, Metric] = {}
 
 
-def declare(name: str, kind: Kind, says: str, *labels: str) -> str:
-    """Put a metric into the catalogue; return its name."""
-    CATALOGUE[name] = Metric(name, kind, labels, says)
+def declare(name: str, kind: Kind, says: str, *labels: str, catalogue: dict[str, Metric] = CATALOGUE) -> str:
+    """Put a metric into a catalogue; return its name."""
+    catalogue[name] = Metric(name, kind, labels, says)
     return name
 
 
@@ -266,7 +266,8 @@ PUBLISHED = declare("facetline_worker_published_records_total", "counter", "Reco
 class Page:
     """The samples of one moment, by family. What has no sample is left out."""
 
-    def __init__(self) -> None:
+    def __init__(self, catalogue: Mapping[str, Metric] = CATALOGUE) -> None:
+        self._catalogue = catalogue
         self._families: dict[str, metrics_core.Metric] = {}
 
     def __iter__(self) -> Iterator[metrics_core.Metric]:
@@ -279,17 +280,18 @@ class Page:
 
     def add(self, name: str, value: float, **labels: str) -> None:
         """Add a gauge's or a counter's sample."""
-        metric = CATALOGUE[name]
+        metric = self._catalogue[name]
         family = self._family(metric)
         total = "_total" if metric.kind == "counter" else ""
         family.add_sample(name.removesuffix("_total") + total, _checked(metric, labels), value)
 
     def add_histogram(self, name: str, histogram: Histogram, **labels: str) -> None:
         """Add a histogram."""
-        family = self._family(CATALOGUE[name])
+        metric = self._catalogue[name]
+        family = self._family(metric)
         assert isinstance(family, metrics_core.HistogramMetricFamily)  # noqa: S101 (what the catalogue says)
-        given = _checked(CATALOGUE[name], labels)
-        family.add_metric([given[label] for label in CATALOGUE[name].labels], histogram.buckets(), histogram.sum)
+        given = _checked(metric, labels)
+        family.add_metric([given[label] for label in metric.labels], histogram.buckets(), histogram.sum)
 
     def _family(self, metric: Metric) -> metrics_core.Metric:
         if metric.name not in self._families:
@@ -305,17 +307,23 @@ class Page:
 def page(members: Members, seen: Seen) -> Page:
     """Return what there is to say now."""
     made = Page()
+    fill(made, members, seen)
+    return made
+
+
+def fill(made: Page, members: Members, seen: Seen) -> None:
+    """Add what there is to say now to a page; what is about Kafka only where there is one."""
     made.add(STORE_UP, seen.glance is not None)
-    made.add(BROKER_UP, seen.bounds is not None)
+    if members.settings.runtime == "kafka":
+        made.add(BROKER_UP, seen.bounds is not None)
     _of_store(made, members, seen)
     _of_lag(made, members, seen)
     made.add(BUILD, 1, version=metadata.version("facetline"))
     if members.writer is not None:
         _of_writer(made, members.writer.stats)
     if members.work is not None:
-        of_chain(made, members.work.side_chain)
+        _of_chain(made, members.work.side_chain)
     _of_parts(made, members)
-    return made
 
 
 def _of_store(made: Page, members: Members, seen: Seen) -> None:
@@ -332,8 +340,9 @@ def _of_store(made: Page, members: Members, seen: Seen) -> None:
     made.add(DUPLICATES, glance.tallies.get(tallies.DUPLICATES, 0))
     made.add(MISPLACED, glance.tallies.get(write_worker.MISPLACED, 0))
     made.add(FEED_END, glance.feed_end)
-    made.add(FEED_LAG, glance.feed_end - (glance.published or 0), topic=members.topics.facets)
-    made.add(SET_ASIDE, glance.set_aside, topic=members.topics.facets)
+    if members.settings.runtime == "kafka":
+        made.add(FEED_LAG, glance.feed_end - (glance.published or 0), topic=members.topics.facets)
+        made.add(SET_ASIDE, glance.set_aside, topic=members.topics.facets)
     for state in ("queued", "running"):
         made.add(JOBS, glance.jobs.get(state, 0), state=state)
     for definition in members.project.definitions:
@@ -396,7 +405,7 @@ def _of_writer(made: Page, stats: write_worker.Stats) -> None:
     made.add_histogram(BATCH_SECONDS, stats.batch_seconds)
 
 
-def of_chain(made: Page, chain: SideChain) -> None:
+def _of_chain(made: Page, chain: SideChain) -> None:
     """Add what a process's side chain has done."""
     stats = chain.stats
     for lane in chain.lanes:

@@ -29,6 +29,7 @@ from streams.node_sql import Statements
 from streams.pipeline import shown
 
 if TYPE_CHECKING:
+    from streams.observing import Observer
     from streams.pipeline import Pipeline
 
 TOKEN_CHARS_MAX = 512
@@ -55,6 +56,7 @@ class PipelineNode:
         self.views = views
         self.measures = Measures()
         self.standing = node_health.Standing()
+        self.observer = _observer(pipeline)
         self._statements = statements
         self._loopback = loopback
         self._secret = credentials.digest(secret) if secret else ""
@@ -285,7 +287,8 @@ class PipelineNode:
         for name, definition in self.views.known.definitions.by_name.items():
             if name not in self.views.unbuilt():
                 found[name] = (await node_overview.counts(self.views, definition, None))["counts"]
-        return node_metrics.rendered(node_metrics.page(self.pipeline, self.views, self.measures, found), accept)
+        work = None if self.observer is None else (self.observer.members, await self.observer.look_closely())
+        return node_metrics.rendered(node_metrics.page(self.views, self.measures, found, work), accept)
 
     # Inside
 
@@ -327,6 +330,17 @@ class PipelineNode:
             self.measures.search(kind, time.perf_counter() - started_s)
 
 
+def _observer(pipeline: "Pipeline") -> "Observer | None":
+    """Return what asks the store for a worker's metrics, where this process runs the side chain."""
+    if pipeline.work is None or pipeline.project is None:
+        return None
+    from streams.members import Members  # a worker's parts know Kafka's clients, which are slow to import
+    from streams.observing import Observer
+
+    members = Members(pipeline.settings, pipeline.project, store=pipeline.store, work=pipeline.work)
+    return Observer(members, documents=False)
+
+
 @asynccontextmanager
 async def open_node(pipeline: "Pipeline", *, loopback: bool = True, secret: str = "") -> AsyncIterator[PipelineNode]:
     """Serve an open pipeline while the body runs: its views are kept current until then.
@@ -346,6 +360,8 @@ async def open_node(pipeline: "Pipeline", *, loopback: bool = True, secret: str 
         node.followed_by(following)
         yield node
     finally:
+        if node.observer is not None:
+            await node.observer.close()
         await statements.close()
         stop.set()
         views.wake()

@@ -6,27 +6,30 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import metadata
-from typing import TYPE_CHECKING
 
 from prometheus_client import exposition
 
 from streams import metrics
 from streams.histogram import Histogram
 from streams.live_views import LiveViews
-from streams.metrics import Page
+from streams.members import Members
+from streams.metrics import CATALOGUE, Metric, Page
+from streams.observing import Seen
 
-if TYPE_CHECKING:
-    from streams.pipeline import Pipeline
+SERVED: dict[str, Metric] = {}
+"""What a serving process has beside a worker's metrics."""
+_declare = partial(metrics.declare, catalogue=SERVED)
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """A search over a million documents takes some ten milliseconds; a wait for a token may take seconds."""
 
-BUILD = metrics.declare("facetline_serve_info", "gauge", "Always 1; says which version this process runs.", "version")
-STORE_UP = metrics.declare(
+BUILD = _declare("facetline_serve_info", "gauge", "Always 1; says which version this process runs.", "version")
+STORE_UP = _declare(
     "facetline_serve_store_up", "gauge", "1 when the last look at the store saw it; searches go on without it."
 )
-REQUESTS = metrics.declare(
+REQUESTS = _declare(
     "facetline_serve_requests_total",
     "counter",
     "Requests that were answered, by route (as it is documented, never the address) and status.",
@@ -34,42 +37,40 @@ REQUESTS = metrics.declare(
     "route",
     "status",
 )
-REQUEST_SECONDS = metrics.declare(
+REQUEST_SECONDS = _declare(
     "facetline_serve_request_duration_seconds",
     "histogram",
     "How long requests took until their reply had ended, waiting for tokens, writes and answers included.",
     "route",
 )
-SEARCH_SECONDS = metrics.declare(
+SEARCH_SECONDS = _declare(
     "facetline_serve_search_duration_seconds",
     "histogram",
     "How long the views took to answer, by what was asked for (search, rows, counts, sql), without waiting for tokens.",
     "kind",
 )
-VIEW_REACHED = metrics.declare(
+VIEW_REACHED = _declare(
     "facetline_serve_view_position",
     "gauge",
     "Place in the feed up to which all of a collection is in its view; 0 while it is built.",
     "collection",
 )
-VIEW_BEHIND = metrics.declare(
+VIEW_BEHIND = _declare(
     "facetline_serve_view_lag",
     "gauge",
     "Numbers of the feed, of all collections, that a view has not taken in yet.",
     "collection",
 )
-VIEW_AGE = metrics.declare(
+VIEW_AGE = _declare(
     "facetline_serve_view_age_seconds", "gauge", "How long ago the store was last seen as it is; searches are as old."
 )
-VIEW_BUILT = metrics.declare(
+VIEW_BUILT = _declare(
     "facetline_serve_view_built",
     "gauge",
     "1 when a collection can be searched; 0 while its view is built.",
     "collection",
 )
-DOCUMENTS = metrics.declare(
-    "facetline_serve_documents", "gauge", "Documents in a view by status.", "collection", "status"
-)
+DOCUMENTS = _declare("facetline_serve_documents", "gauge", "Documents in a view by status.", "collection", "status")
 
 
 @dataclass
@@ -91,10 +92,13 @@ class Measures:
 
 
 def page(
-    pipeline: "Pipeline", views: LiveViews, measures: Measures, documents: Mapping[str, Mapping[str, int]]
+    views: LiveViews, measures: Measures, documents: Mapping[str, Mapping[str, int]], work: tuple[Members, Seen] | None
 ) -> Page:
-    """Return what there is to say now; `documents` are counts by collection and status."""
-    made = Page()
+    """Return what there is to say now; `documents` are counts by collection and status.
+
+    `work` is what a worker would show, where this process runs the side chain.
+    """
+    made = Page({**CATALOGUE, **SERVED})
     made.add(BUILD, 1, version=metadata.version("facetline"))
     made.add(STORE_UP, views.problem is None and views.looked_s is not None)
     for (method, route, status), count in sorted(measures.requests.items()):
@@ -111,8 +115,8 @@ def page(
         made.add(VIEW_BEHIND, views.end if behind is None else behind, collection=name)
         for standing, number in documents.get(name, {}).items():
             made.add(DOCUMENTS, number, collection=name, status=standing)
-    if pipeline.work is not None:
-        metrics.of_chain(made, pipeline.work.side_chain)
+    if work is not None:
+        metrics.fill(made, *work)
     return made
 
 

@@ -49,13 +49,19 @@ class Seen:
 
 
 class Observer:
-    """Asks for one worker; made before its store and topics are there, and closed before they go."""
+    """Asks for one worker; made before its store and topics are there, and closed before they go.
 
-    def __init__(self, members: Members, *, wait_s: float = WAIT_S) -> None:
+    `documents` False: they are not counted, which reads all of them: somebody knows it from elsewhere.
+    """
+
+    def __init__(self, members: Members, *, wait_s: float = WAIT_S, documents: bool = True) -> None:
         self.members = members
         self._closed = False
+        self._counts_documents = documents
         # A connection of its own: whoever watches never waits for the work, nor the work for whoever watches.
-        self._log = KafkaLog(members.settings.kafka, members.topics.documents, wait_s=BOUNDS_S)
+        self._log: KafkaLog | None = None  # locally there is no broker to be asked
+        if members.settings.runtime == "kafka":
+            self._log = KafkaLog(members.settings.kafka, members.topics.documents, wait_s=BOUNDS_S)
         self._glance = Cached(self._reading(self._look), wait_s=wait_s, rest=GLANCE_REST)
         self._bounds = Cached(self._ask_bounds, wait_s=wait_s, rest=GLANCE_REST)
         self._waiting = Cached(self._reading(census.waiting), wait_s=wait_s, rest=COUNT_REST, stale=True)
@@ -74,9 +80,8 @@ class Observer:
         seen = await self.look()
         if seen.glance is None:
             return seen
-        waiting, documents, letters = await asyncio.gather(
-            self._waiting.get(), self._documents.get(), self._letters.get()
-        )
+        waiting, letters = await asyncio.gather(self._waiting.get(), self._letters.get())
+        documents = await self._documents.get() if self._counts_documents else None
         ages = {
             "glance": self._glance.age_s,
             "pending": self._waiting.age_s,
@@ -91,7 +96,8 @@ class Observer:
         self._closed = True
         for question in (self._glance, self._bounds, self._waiting, self._documents, self._letters):
             await question.close()
-        await self._log.stop()
+        if self._log is not None:
+            await self._log.stop()
 
     def _look(self, tx: Tx) -> census.Glance:
         names = self.members.topics
@@ -107,4 +113,6 @@ class Observer:
         return ask
 
     async def _ask_bounds(self) -> Mapping[int, Bounds]:
+        if self._log is None:
+            return {}
         return await self._log.all_bounds(range(self.members.partitions or 0))

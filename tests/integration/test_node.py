@@ -416,5 +416,7 @@ async def test_metrics_hold_searches_views_and_documents(side: Side):
         'facetline_serve_view_built{collection="tickets"} 1.0',
         'facetline_serve_documents{collection="tickets",status="indexed"}',
         'facetline_worker_calls_in_flight{evaluator="tickets"}',
+        'facetline_store_calls_total{collection="tickets",evaluator="tickets"}',
+        "facetline_store_crashes_total 0.0",
     ):
         assert sample in page

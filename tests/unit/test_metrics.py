@@ -9,7 +9,7 @@ import prometheus_client
 import pytest
 
 from storage import census
-from streams import metrics, topics
+from streams import metrics, node_metrics, topics
 from streams.broker_clock import WINDOW_S, BrokerClock
 from streams.histogram import Histogram
 from streams.log_reader import Bounds
@@ -18,10 +18,12 @@ from streams.observing import Seen
 UNITS = ("_seconds", "_records", "_usd", "_documents", "_events")
 
 
-@pytest.mark.parametrize("metric", metrics.CATALOGUE.values(), ids=lambda metric: metric.name)
+@pytest.mark.parametrize(
+    "metric", [*metrics.CATALOGUE.values(), *node_metrics.SERVED.values()], ids=lambda metric: metric.name
+)
 def test_names_say_what_they_are(metric: metrics.Metric):
     """A prefix that says whose it is, `_total` for counters alone, labels of few values, and a sentence."""
-    assert re.fullmatch(r"facetline_(store|worker)_[a-z_]+", metric.name)
+    assert re.fullmatch(r"facetline_(store|worker|serve)_[a-z_]+", metric.name)
     assert metric.name.endswith("_total") == (metric.kind == "counter")
     assert metric.kind != "histogram" or metric.name.endswith(UNITS)
     assert not {"uri", "id", "key", "scope"} & set(metric.labels)
@@ -95,4 +97,5 @@ def members() -> Any:
     """Return a worker of which nothing has been started."""
     project = SimpleNamespace(definitions=[])
     parts = dict.fromkeys(("writer", "work", "consumer", "publisher"))
-    return SimpleNamespace(topics=topics.topic_names("t"), project=project, **parts)
+    settings = SimpleNamespace(runtime="kafka")
+    return SimpleNamespace(topics=topics.topic_names("t"), project=project, settings=settings, **parts)
