@@ -87,7 +87,7 @@ def test_two_options_are_either(client: httpx.Client):
 
 def test_every_count_is_the_total_of_its_link(client: httpx.Client):
     """Following the link of a boolean's or a level's bar finds as many documents as the bar says, confidence or not."""
-    for address in ("/support", "/support?min_confidence=0.7", "/support?f.topic=billing&filter=doc_version%20%3E%201"):
+    for address in ("/support?min_confidence=0.7", "/support?f.topic=billing&filter=doc_version%20%3E%201"):
         for option in _page(client, address).all("li", class_="option"):
             for link in option.all("a"):
                 assert _total(_page(client, link.attributes["href"])) == _number(option), (address, option.text)
@@ -411,13 +411,43 @@ def test_nothing_yet_says_how_to_begin(tmp_path: Path):
     assert "facetline write support/first" in shown.text
 
 
-def test_nothing_matches_while_documents_wait(tmp_path: Path):
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explored]:
+    """Three tickets that nobody asks about."""
+    folder = tmp_path_factory.mktemp("waiting")
+    explored.define(folder, [])
+    with explored.serving(folder, {"support": explored.tickets()[:3]}, classify=False) as served:
+        yield served
+
+
+def test_nothing_matches_while_documents_wait(waiting: Explored):
     """An empty result says how many documents have no answers yet."""
-    explored.define(tmp_path, [])
-    with explored.serving(tmp_path, {"support": explored.tickets()[:3]}, classify=False) as served:
-        shown = parse(httpx.get(f"{served.url}/support?f.topic=billing").text)
-        first = parse(httpx.get(f"{served.url}/support").text)
+    shown = parse(httpx.get(f"{waiting.url}/support?f.topic=billing").text)
+    first = parse(httpx.get(f"{waiting.url}/support").text)
 
     assert "3 documents have no answers yet" in shown.one("section", class_="empty").text
     assert "3 not asked yet" in shown.text
     assert "being asked" in first.all("li", class_="hit")[0].text
+
+
+def test_job_is_stopped(waiting: Explored):
+    """A job that has not ended has a button that stops it, once."""
+    with httpx.Client(base_url=waiting.url, headers={"Origin": waiting.url}) as client:
+        started = _send(client, "/-/reindex/support", "/-/reindex/support")
+        address = started.headers["location"]
+        before = _page(client, address)
+        _send(client, address, f"{address}/cancel")
+        after = _page(client, address)
+
+    assert "Waiting to ask again" in before.one("h1").text
+    assert before.one("div", id="job").attributes["hx-get"] == address
+    assert "Stopped" in after.one("h1").text
+    assert "hx-get" not in after.one("div", id="job").attributes
+
+
+def _send(client: httpx.Client, page: str, address: str) -> httpx.Response:
+    form = next(each for each in _page(client, page).all("form", action=address) if each.attributes["method"] == "post")
+    fields = {each.attributes["name"]: each.attributes["value"] for each in form.all("input")}
+    sent = client.post(address, data=fields)
+    assert sent.status_code == 303, sent.text
+    return sent
