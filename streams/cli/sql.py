@@ -89,7 +89,7 @@ async def _print(
     if shape in {"csv", "ndjson"}:
         await (_csv if shape == "csv" else _ndjson)(box.frames(text, given, limit=limit, timeout_ms=timeout_ms))
         return
-    reply = await box.run(text, given, limit=limit or limits.LIMIT_DEFAULT, timeout_ms=timeout_ms)
+    reply = await box.run(text, given, limit=limits.LIMIT_DEFAULT if limit is None else limit, timeout_ms=timeout_ms)
     if shape == "json":
         output.result(reply)
         return

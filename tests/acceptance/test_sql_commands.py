@@ -1,0 +1,122 @@
+"""`facetline sql` and `facetline export` as people and programs run them."""
+
+import csv
+import io
+import json
+import signal
+from pathlib import Path
+
+import documented
+import duckdb
+import pytest
+from commands import Place, finish
+from polling import eventually
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """The project of docs/reference.md with eight tickets, answered."""
+    folder = tmp_path_factory.mktemp("place")
+    documented.project(folder)
+    documented.files(folder)
+    made = Place(folder)
+    assert made.run("import", "tickets.ndjson", "--collection", "tickets").code == 0
+    return made
+
+
+def test_a_table_for_people(place: Place):
+    """Aligned columns with a head on standard output, the number of rows beside it."""
+    ended = place.run("sql", "SELECT topic, count(*) AS n FROM tickets GROUP BY topic")
+
+    assert (ended.code, ended.out) == (0, "topic    n\nbilling  8\n")
+    assert ended.err == "1 rows\n"
+
+
+def test_each_format_has_the_same_rows(place: Place):
+    """CSV, NDJSON and JSON hold what was selected, with parameters, from standard input too."""
+    text = "FROM tickets SELECT doc_key, urgent, severity, doc_reason WHERE topic = $topic AND severity > $least"
+    given = ("--param", "topic=billing", "--param", "least=1")
+
+    whole = place.run("sql", text, *given, "--json").json
+    lines = place.run("sql", "-", *given, "--format", "ndjson", stdin=text).lines
+    sheet = list(csv.reader(io.StringIO(place.run("sql", text, *given, "--format", "csv").out)))
+
+    names = [column["name"] for column in whole["columns"]]
+    assert len(whole["rows"]) == 8
+    assert lines == [dict(zip(names, row, strict=True)) for row in whole["rows"]]
+    assert sheet == [names, *([row[0], "true", "1.4", ""] for row in whole["rows"])]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["SELECT topc FROM tickets"], 'Referenced column "topc" not found'),
+        (["SELECT 1", "--limit", "0"], "limit is 0"),
+        (
+            ["SELECT count(*) FROM range(10000000) a, range(10000000) b", "--timeout", "300ms"],
+            "took longer than it may",
+        ),
+    ],
+)
+def test_what_is_wrong_ends_with_2_and_a_sentence(place: Place, words: list[str], said: str):
+    """Nothing is on standard output; the sentence names the thing."""
+    ended = place.run("sql", *words)
+
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+
+
+def test_sql_neither_activates_nor_writes(tmp_path: Path):
+    """Without data there is nothing to ask, and the command makes none."""
+    documented.project(tmp_path)
+
+    ended = Place(tmp_path).run("sql", "SELECT 1")
+
+    assert ended.code == 1
+    assert "no data" in ended.err
+    assert not (tmp_path / ".facetline").exists()
+
+
+def test_an_export_is_read_by_plain_duckdb(place: Place):
+    """The files that the manifest names have the rows that it says, one collection only where one is asked for."""
+    done = place.run("export", "--parquet", "snap", "--collection", "tickets", "--json").json
+
+    assert list(done["collections"]) == ["tickets"]
+    assert done["answers"]["rows"] == 32
+    with duckdb.connect() as connection:
+        [(rows, topics)] = connection.execute(
+            f"SELECT count(*), list(DISTINCT topic) FROM '{place.folder}/snap/current/tickets.parquet'"
+        ).fetchall()
+    assert (rows, topics) == (8, ["billing"])
+
+
+async def test_an_export_on_a_timer_goes_on_until_it_is_interrupted(place: Place):
+    """Snapshot follows snapshot; a signal ends it with 130, and the last one stays whole."""
+    folder = place.folder / "timed"
+    process = place.start("export", "--parquet", folder, "--every", "1s", "--json")
+    current = folder / "current"
+    first = await eventually(lambda: current.exists() and current.resolve(), deadline_s=60)
+    await eventually(lambda: current.resolve() != first, deadline_s=60)
+
+    process.send_signal(signal.SIGTERM)
+    ended = finish(process)
+
+    assert ended.code == 130
+    assert ended.lines
+    assert json.loads((current / "manifest.json").read_text())["collections"]["tickets"]["rows"] == 8
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--parquet", "tickets.ndjson"], 1, "is not a folder"),
+        (["--parquet", "snap", "--collection", "ticket"], 2, "did you mean 'tickets'"),
+        (["--parquet", "snap", "--every", "10ms"], 2, "less than 1 s"),
+    ],
+)
+def test_an_export_that_cannot_be_made_says_why(place: Place, words: list[str], code: int, said: str):
+    """The error names the folder, the collection or the time, and the way out."""
+    ended = place.run("export", *words)
+
+    assert (ended.code, ended.out) == (code, "")
+    assert said in ended.err
