@@ -22,6 +22,7 @@ from facets.agents.tools import Extra
 from facets.api.access import require
 from facets.api.application import MakePart, Part
 from facets.api.call import Service
+from facets.api.problems import Problem
 
 PATH = "/mcp"
 BODY_BYTES_MAX = 5 * 1024 * 1024
@@ -34,6 +35,7 @@ class AgentEndpoint:
     def __init__(self, service: Service, *, allowed: tuple[Extra, ...] = ()) -> None:
         self._service = service
         self._allowed = allowed
+        self.route = Route(PATH, self)
         self._manager = StreamableHTTPSessionManager(
             server.server(self._toolbox_of), json_response=True, stateless=True, max_request_body_size=BODY_BYTES_MAX
         )
@@ -45,9 +47,19 @@ class AgentEndpoint:
             yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer one request.
+
+        Raises:
+            Problem: what comes before the protocol is wrong: method, token, right, type of the body.
+        """
+        scope["route"] = self.route  # what the log and the metrics call it
+        if scope["method"] != "POST":
+            detail = "there are no sessions, and no stream of the server's own messages; POST is taken"
+            raise Problem("method-not-allowed", detail, headers={"Allow": "POST"}, allowed=["POST"])
         caller = await self._service.access.caller(Headers(scope=scope))
         require(caller, "read")
+        if not Headers(scope=scope).get("content-type", "").lower().startswith("application/json"):
+            raise Problem("unsupported-media-type", "a message is JSON: send content-type: application/json")
         scope[_CALLER] = caller
         whole = await _read(receive)  # before a slot is taken: a slow sender must not hold one
         async with self._service.searches.one():
@@ -81,6 +93,6 @@ def part(*, allowed: tuple[Extra, ...] = ()) -> MakePart:
 
     def make(service: Service) -> Part:
         endpoint = AgentEndpoint(service, allowed=allowed)
-        return Part([Route(PATH, endpoint, methods=["POST"])], endpoint.running)
+        return Part([endpoint.route], endpoint.running)
 
     return make

@@ -24,6 +24,7 @@ from polling import eventually
 from facets.agents import http
 from facets.agents.tools import EXTRAS
 from facets.api.application import application
+from facets.explorer import routes as explorer
 from storage import credentials, definitions
 from streams.node import PipelineNode
 from streams.pipeline import Pipeline
@@ -45,6 +46,7 @@ class Served:
     node: PipelineNode
     url: str
     tokens: dict[str, str]
+    routes: list[tuple[str, str, int]]
 
     @asynccontextmanager
     async def client(self, who: str = "all", mode: str = "auto") -> AsyncIterator[Client]:
@@ -66,9 +68,15 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
             given = {"name": name, "rights": rights.split(","), "scope": scope}
             await pipeline.store.write(lambda tx, n=name, g=given: credentials.create(tx, n, tokens[n], **g))
         await eventually(node.needs_tokens, deadline_s=10, what="the node knows its tokens")
-        app = application(node, loopback=True, parts=[http.part(allowed=EXTRAS)])
+        routes: list[tuple[str, str, int]] = []
+        app = application(
+            node,
+            loopback=True,
+            observe=lambda method, route, status, _seconds: routes.append((method, route, status)),
+            parts=[http.part(allowed=EXTRAS), explorer.part],
+        )
         async with listening.listening(app) as server:
-            yield Served(pipeline, node, server.url, tokens)
+            yield Served(pipeline, node, server.url, tokens, routes)
 
 
 MODES = pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -231,14 +239,57 @@ async def test_many_ask_at_once(served: Served):
     assert [each.structured_content["uri"] for each in results] == [f"support/b{number}" for number in range(12)]
 
 
-async def test_no_stream_stays_open(served: Served):
-    """Who asks for a stream of the server's own messages is told that there is none, at once."""
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
+async def test_no_stream_stays_open(served: Served, method: str):
+    """Who asks for a stream of the server's own messages, or to end a session, is told at once that there is none."""
     headers = {"Authorization": f"Bearer {served.tokens['all']}", "Accept": "text/event-stream"}
     async with httpx.AsyncClient(trust_env=False) as web:
-        reply = await web.get(f"{served.url}/mcp", headers=headers)
+        reply = await web.request(method, f"{served.url}/mcp", headers=headers)
 
     assert reply.status_code == 405
     assert reply.headers["allow"] == "POST"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"word": ',
+        b'[{"word": 1}]',
+        b"\xff\xfe",
+        b"",
+        b"[" * 100_000,
+        b'{"jsonrpc": "2.0", "id": 1, "method": "word/x"}',
+        b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "word", "arguments": "word"}}',
+        b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "\\ud800", "arguments": {}}}',
+    ],
+    ids=lambda content: str(content)[:60],
+)
+async def test_what_is_no_message_is_an_error(served: Served, content: bytes):
+    """Whatever is sent in place of a message is answered with an error of the protocol, and others go on."""
+    headers = {"Authorization": f"Bearer {served.tokens['all']}", "Accept": "application/json, text/event-stream"}
+    async with httpx.AsyncClient(trust_env=False) as web:
+        typed = {**headers, "Content-Type": "application/json"}
+        reply = await web.post(f"{served.url}/mcp", content=content, headers=typed)
+        untyped = await web.post(
+            f"{served.url}/mcp", content=content, headers={**headers, "Content-Type": "text/plain"}
+        )
+
+    assert reply.status_code < 500
+    assert "error" in reply.json()
+    assert untyped.status_code == 415
+    assert untyped.headers["content-type"] == "application/problem+json"
+
+
+async def test_requests_have_a_route(served: Served):
+    """Logs and metrics know a request of an agent by its route, also one that is refused."""
+    del served.routes[:]
+    async with httpx.AsyncClient(trust_env=False) as web:
+        await web.post(f"{served.url}/mcp", json={})
+    async with served.client() as client:
+        await client.call_tool("list_collections", {})
+
+    assert ("POST", "/mcp", 401) in served.routes
+    assert ("POST", "/mcp", 200) in served.routes
 
 
 async def test_slow_senders_hold_nobody_up(served: Served):
