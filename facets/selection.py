@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from facets import filters, tables
+from facets import filter_json, filters, tables
 from facets.definitions import Definition
 from facets.errors import InvalidQuery, UnknownFacet, UnknownValue, nearest
 from facets.filter_tree import Node
@@ -40,12 +40,17 @@ def _comma_separated(value: Any) -> Any:
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
+def _filter_text(value: Any) -> Any:
+    return filter_json.text_of(value) if isinstance(value, Mapping) else value
+
+
 class Selection(BaseModel):
     """One search.
 
     `facets` maps a choice question to the wanted options (OR inside a question, AND across them); `__missing__` wants
     the documents without a usable answer. `mc` maps a question to the least confidence of its answers, in place of
-    `min_confidence`. `sort` names columns, `-` before a name means descending. `scope` None means all scopes.
+    `min_confidence`. `filter` is CQL2 text; CQL2 JSON is taken too, and becomes text. `sort` names columns, `-` before
+    a name means descending. `scope` None means all scopes.
 
     `counts` names the questions to count, `*` all of them. Of each facet at most `facet_size` buckets are shown, the
     fullest, in the order `facet_sort`; those under `facet_min_count` are left out, selected ones never.
@@ -57,7 +62,7 @@ class Selection(BaseModel):
     facets: dict[str, Annotated[tuple[str, ...], BeforeValidator(_one_or_many)]] = {}
     min_confidence: float | None = None
     mc: dict[str, float] = {}
-    filter: str | None = None
+    filter: Annotated[str | None, BeforeValidator(_filter_text)] = None
     sort: Annotated[tuple[str, ...], BeforeValidator(_comma_separated)] = ()
     limit: int = 20
     cursor: str | None = None

@@ -82,7 +82,9 @@ class Search(Fresh):
     )
     min_confidence: LeastConfidence = None
     mc: dict[str, float] = Field(default={}, description=_MC)
-    filter: Filter = None
+    filter: Annotated[
+        str | dict[str, Any] | None, Field(description="a filter over all columns, as CQL2 text or CQL2 JSON")
+    ] = None
     sort: str | list[str] = Field(default=[], description=_SORT)
     limit: Limit = 20
     cursor: Cursor = None
