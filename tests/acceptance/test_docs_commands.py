@@ -5,6 +5,7 @@ stands beside its language (`exit=1`), else with 0. `kafka` marks what needs a b
 it is told to stop, `kcat` what needs that tool.
 """
 
+import contextlib
 import os
 import re
 import shlex
@@ -105,14 +106,19 @@ def run_served(block: Block, lines: list[list[str]], place: ServedPlace) -> None
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", pages(kafka=False))
 def test_shell_examples_run(page: str, tmp_path: Path):
-    """On the local runtime each shell block of a page ends as the page says, one after another."""
+    """On the local runtime each shell block of a page ends as the page says, one after another.
+
+    What is marked `background` runs from its place to the end of the page, and then stops when told to.
+    """
     environment = prepared(tmp_path, page)
 
-    with serving() as server:
+    with serving() as server, contextlib.ExitStack() as running_on:
         place = ServedPlace(tmp_path, server)
         for block in shell_blocks(page, kafka=False):
             lines = plain_lines(block)
-            if lines is None:
+            if "background" in block.words:
+                running_on.enter_context(background(block.text.partition("#")[0].strip(), tmp_path, environment))
+            elif lines is None:
                 run(block, tmp_path, environment)
             else:
                 run_served(block, lines, place)
@@ -140,11 +146,13 @@ def test_python_examples_run(page: str, tmp_path: Path):
 
 @contextmanager
 def background(text: str, folder: Path, environment: dict[str, str]) -> Iterator[None]:
-    """Run a command until the end; it must take a SIGTERM and end with 0."""
+    """Run a command until the end; it must take a SIGTERM and end with 0. A server says when it is there."""
     process = subprocess.Popen(
-        ["bash", "-c", f"exec {text}"], cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        ["bash", "-c", f"exec {text}"], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     try:
+        if "serve" in text.split() and process.stdout is not None:
+            assert process.stdout.readline().startswith(b"serving on http://127.0.0.1:"), process.communicate()
         yield
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=LIMIT_S)
