@@ -26,8 +26,9 @@ from trials import MARKS, Trial, note_the_past
 
 from streams import topics
 
-CALL_S = 20.0
-LEASES_S = 60.0
+CALL_S = 90.0
+"""Longer than a rebalance may take, and than three of them."""
+LEASES_S = 120.0
 """All leases have ended when so much time has passed for the store."""
 SLOTS = 8
 
