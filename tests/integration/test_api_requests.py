@@ -102,6 +102,18 @@ async def test_a_body_says_the_same_as_an_address(client: httpx.AsyncClient, nod
     assert node.asked[0][1]["selection"].facets == {"topic": ("billing", "outage"), "status": ("open",)}
 
 
+async def test_a_filter_may_come_as_json(client: httpx.AsyncClient, node: scripted_node.ScriptedNode):
+    """CQL2 JSON in a body asks for what its text asks for, and the reply's link holds the text."""
+    tree = {"op": "=", "args": [{"property": "topic"}, "billing"]}
+    by_body = await client.post(SEARCH, json={"filter": tree})
+    by_address = await client.get(by_body.json()["links"]["self"])
+    refused = await client.post(SEARCH, json={"filter": {"op": "=", "args": [tree, 1]}})
+
+    assert (by_body.status_code, by_address.status_code) == (200, 200)
+    assert node.asked[0][1]["selection"].filter == node.asked[1][1]["selection"].filter == "\"topic\" = 'billing'"
+    assert (refused.status_code, refused.json()["type"].rpartition("/")[2]) == (400, "filter-syntax")
+
+
 def test_every_field_of_a_selection_can_be_asked_for():
     """A search by body and one by address have exactly the fields that a selection has, and how new it must be."""
     fields = set(Selection.model_fields) - {"collection"} | set(models.Fresh.model_fields)
