@@ -20,12 +20,12 @@ from facets.row_stream import RowStream
 from facets.selection import Selection
 from storage import credentials, jobs, outcomes
 from storage import documents as documents_
+from streams import exporting, node_health, node_jobs, node_metrics, node_overview, reindexing
 from streams import freshness as freshness_
-from streams import node_health, node_jobs, node_metrics, node_overview, reindexing
 from streams import node_rights as rights
 from streams.live_views import LiveViews
 from streams.node_metrics import Measures
-from streams.node_sql import Statements
+from streams.node_sql import Statements, lent
 from streams.pipeline import shown
 
 if TYPE_CHECKING:
@@ -349,15 +349,21 @@ async def open_node(pipeline: "Pipeline", *, loopback: bool = True, secret: str 
         StoreUnavailable: the store cannot be seen now.
     """
     folder = (pipeline.settings.data_folder / SQL_FOLDER).resolve()
-    views = LiveViews(pipeline.store, exports=[folder])
+    exports = pipeline.settings.export_folder
+    views = LiveViews(pipeline.store, exports=[folder, *([exports.absolute()] if exports else [])])
     statements = Statements(views, folder)
     node = PipelineNode(pipeline, views, statements, loopback=loopback, secret=secret)
     stop = asyncio.Event()
-    following: asyncio.Task[None] | None = None
+    tasks: set[asyncio.Task[None]] = set()
     try:
         await views.look()
         following = asyncio.create_task(views.run(stop), name="views")
+        tasks.add(following)
         node.followed_by(following)
+        if exports is not None:
+            every_s = pipeline.settings.export_every_s
+            again = exporting.export_every(lambda: lent(views, agents=False), exports.absolute(), every_s, stop)
+            tasks.add(asyncio.create_task(again, name="exports"))
         yield node
     finally:
         if node.observer is not None:
@@ -365,6 +371,6 @@ async def open_node(pipeline: "Pipeline", *, loopback: bool = True, secret: str 
         await statements.close()
         stop.set()
         views.wake()
-        if following is not None:
-            await asyncio.wait({following})
+        if tasks:
+            await asyncio.wait(tasks)
         await views.close()

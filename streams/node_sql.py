@@ -39,13 +39,13 @@ class Statements:
         if agents not in self._boxes:
             from facets.sqlbox.box import SqlBox
 
-            source = exporting.Source(lambda: _lent(self._views, agents=agents))
+            source = exporting.Source(lambda: lent(self._views, agents=agents))
             self._boxes[agents] = SqlBox(source, self._folder)
         return self._boxes[agents]
 
 
 @contextlib.asynccontextmanager
-async def _lent(views: LiveViews, *, agents: bool) -> AsyncIterator[exporting.Lent]:
+async def lent(views: LiveViews, *, agents: bool) -> AsyncIterator[exporting.Lent]:
     """Lend the views as they are: what was committed a fraction of a second ago may not be in them.
 
     Raises:

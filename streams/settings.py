@@ -80,6 +80,10 @@ class Settings(BaseSettings):
     )
     url: str | None = Field(default=None, description="address of a running `serve` that `mcp` and `tools` are to ask")
     token: SecretStr | None = Field(default=None, description="the token for that")
+    export_folder: Path | None = Field(
+        default=None, description="folder in which `serve` keeps a Parquet snapshot up to date; none: it does not"
+    )
+    export_every_s: float = Field(default=60.0, ge=1, le=86_400, description="seconds between two such snapshots")
     memo_rows_max: int = Field(default=1_000_000, ge=0, description="answers remembered; the oldest go first")
     calls: Literal["live", "record", "replay"] = Field(
         default="live",

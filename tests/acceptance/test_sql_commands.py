@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import documented
@@ -88,6 +90,23 @@ def test_an_export_is_read_by_plain_duckdb(place: Place):
             f"SELECT count(*), list(DISTINCT topic) FROM '{place.folder}/snap/current/tickets.parquet'"
         ).fetchall()
     assert (rows, topics) == (8, ["billing"])
+
+
+def test_the_examples_of_the_page_run_on_an_export(place: Place):
+    """Each Python block of docs/sql.md, as a notebook or a script: it finds the tables and counts the topics."""
+    assert place.run("export", "--parquet", "snap").code == 0
+    found = [block.text for block in documented.blocks("docs/sql.md", "py")]
+
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys\nfor block in sys.argv[1:]:\n    exec(block, {})", *found],
+        cwd=place.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("billing") == len(found) == 3
 
 
 async def test_an_export_on_a_timer_goes_on_until_it_is_interrupted(place: Place):
