@@ -9,7 +9,7 @@ import explored
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browser import PHONE, WIDE, Watched
-from explored import COUNTS, TOTAL, UNANSWERED, Explored
+from explored import COUNTS, TOTAL, UNANSWERED
 from playwright.sync_api import Browser, expect
 
 
@@ -21,27 +21,27 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explored]:
-    """The support tickets and the probes, served."""
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a `facetline serve` over the support tickets and the probes."""
     folder = tmp_path_factory.mktemp("browsed")
     given = {"support": explored.tickets(), "probes": explored.probes()}
     explored.define(folder, [each for listed in given.values() for each in listed], more=explored.PROBES)
-    with explored.serving(folder, given) as page:
-        yield page
+    with explored.command(folder, given) as address:
+        yield address
 
 
 @pytest.fixture
-def seen(chromium: Browser, served: Explored) -> Iterator[Watched]:
+def seen(chromium: Browser, served: str) -> Iterator[Watched]:
     """A page with JavaScript; in the end nothing bad was heard of it."""
-    with browser.watched(chromium, served.url) as page:
+    with browser.watched(chromium, served) as page:
         yield page
         page.check()
 
 
 @pytest.fixture
-def plain(chromium: Browser, served: Explored) -> Iterator[Watched]:
+def plain(chromium: Browser, served: str) -> Iterator[Watched]:
     """A page without JavaScript."""
-    with browser.watched(chromium, served.url, scripts=False) as page:
+    with browser.watched(chromium, served, scripts=False) as page:
         yield page
         page.check()
 
@@ -143,9 +143,9 @@ def test_keyboard_alone_finds_a_document(seen: Watched):
     expect(page.get_by_role("heading", level=1)).to_have_text("Charged twice")
 
 
-def test_filter_is_told_where_it_is_wrong(chromium: Browser, served: Explored):
+def test_filter_is_told_where_it_is_wrong(chromium: Browser, served: str):
     """A wrong filter is told at the field, which keeps its text and the focus; mended, the documents are there."""
-    with browser.watched(chromium, served.url) as seen:
+    with browser.watched(chromium, served) as seen:
         page = seen.page
         page.goto("/support")
         field = page.get_by_label("Filter", exact=True)
@@ -163,7 +163,7 @@ def test_filter_is_told_where_it_is_wrong(chromium: Browser, served: Explored):
         assert all("400 (Bad Request)" in heard for heard in seen.heard)
 
 
-def test_sql_and_csv_of_a_search(seen: Watched, served: Explored, tmp_path: Path):
+def test_sql_and_csv_of_a_search(seen: Watched, tmp_path: Path):
     """Show SQL opens over the page and runs to its total; CSV has a line more than the total."""
     page = seen.page
     page.goto("/support?f.topic=billing&min_confidence=0.5")
@@ -182,9 +182,9 @@ def test_sql_and_csv_of_a_search(seen: Watched, served: Explored, tmp_path: Path
     assert len((tmp_path / "found.csv").read_text().splitlines()) == total + 1
 
 
-def test_link_is_copied(chromium: Browser, served: Explored):
+def test_link_is_copied(chromium: Browser, served: str):
     """Copy link puts the address of the search into the clipboard."""
-    with browser.watched(chromium, served.url, permissions=["clipboard-read", "clipboard-write"]) as seen:
+    with browser.watched(chromium, served, permissions=["clipboard-read", "clipboard-write"]) as seen:
         page = seen.page
         page.goto("/support")
         page.get_by_role("checkbox", name="bug").check()
@@ -192,7 +192,7 @@ def test_link_is_copied(chromium: Browser, served: Explored):
         page.get_by_role("button", name="Copy link").click()
         expect(page.get_by_role("button", name="Copied")).to_be_visible()
 
-        assert page.evaluate("navigator.clipboard.readText()") == f"{served.url}/support?f.topic=bug"
+        assert page.evaluate("navigator.clipboard.readText()") == f"{served}/support?f.topic=bug"
         seen.check()
 
 
@@ -209,14 +209,14 @@ def test_job_is_watched_to_its_end(seen: Watched):
     expect(page.get_by_text(f"{COUNTS['bug']} of {COUNTS['bug']} documents")).to_be_visible()
 
 
-def test_strip_moves_by_itself(seen: Watched, served: Explored):
+def test_strip_moves_by_itself(seen: Watched):
     """A document that is written while the page is open is counted in the strip without a reload."""
     page = seen.page
     page.goto("/probes")
     before = len(explored.probes())
     expect(page.locator("#strip")).to_contain_text(f"{before} answered")
     page.evaluate("document.querySelector('#strip').setAttribute('data-old', '')")
-    served.run(served.pipeline.write("probes/late", body="Late", state={"title": "Late"}, wait="applied"))
+    page.request.put("/v1/documents/probes/late", data={"body": "Late", "state": {"title": "Late"}})
 
     expect(page.locator("#strip")).to_contain_text("1 failed", timeout=40_000)
     expect(page.locator("#strip[data-old]")).to_have_count(0)
@@ -261,10 +261,10 @@ _LOOKS = {
 
 
 @pytest.mark.parametrize("look", list(_LOOKS))
-def test_pages_are_accessible(chromium: Browser, served: Explored, look: str):
+def test_pages_are_accessible(chromium: Browser, served: str, look: str):
     """axe-core finds nothing wrong with any page, light or dark, wide or on a phone, and no page is too wide."""
     found: dict[str, Any] = {}
-    with browser.watched(chromium, served.url, size=PHONE if look == "phone" else WIDE, dark=look == "dark") as seen:
+    with browser.watched(chromium, served, size=PHONE if look == "phone" else WIDE, dark=look == "dark") as seen:
         for name in _LOOKS[look]:
             seen.page.goto(_PAGES[name])
             if look == "phone" and seen.page.locator("#side > summary").count():
@@ -282,9 +282,9 @@ def test_pages_are_accessible(chromium: Browser, served: Explored, look: str):
     assert {name: problems for name, problems in found.items() if problems} == {}
 
 
-def test_phone_folds_the_facets_away(chromium: Browser, served: Explored):
+def test_phone_folds_the_facets_away(chromium: Browser, served: str):
     """On a phone the facets are folded away, and stay open once they are opened."""
-    with browser.watched(chromium, served.url, size=PHONE) as seen:
+    with browser.watched(chromium, served, size=PHONE) as seen:
         page = seen.page
         page.goto("/support")
         billing = page.get_by_role("checkbox", name="billing")

@@ -9,12 +9,15 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import serving as serving_process
 import uvicorn
+from commands import Place
 
 from facets.api.application import application
 from facets.explorer import routes
@@ -245,9 +248,7 @@ def serving(
     async def serve() -> None:
         found["loop"] = asyncio.get_running_loop()
         async with opened(folder, classify=classify) as (pipeline, node):
-            for collection, listed in documents.items():
-                await write(pipeline, listed, collection)
-                await settled(node, collection, total=len(listed), waits=not classify)
+            await _answer(pipeline, node, documents, waits=not classify)
             app = application(around(node), loopback=True, parts=[routes.part])
             listening = socket.create_server(("127.0.0.1", 0))
             server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))
@@ -280,6 +281,28 @@ def serving(
     finally:
         found["server"].should_exit = True
         thread.join(START_S)
+
+
+@contextmanager
+def command(folder: Path, given: Mapping[str, Sequence[Ticket]]) -> Iterator[str]:
+    """Run `facetline serve` over documents by collection; the folder has what `define` wrote. Yields the address."""
+    with ThreadPoolExecutor(1) as apart:  # a browser's driver has a loop in this thread
+        apart.submit(asyncio.run, _answered(folder, given)).result()
+    with serving_process.serve_process(Place(folder)) as running:
+        yield running.url
+
+
+async def _answered(folder: Path, given: Mapping[str, Sequence[Ticket]]) -> None:
+    async with opened(folder) as (pipeline, node):
+        await _answer(pipeline, node, given, waits=False)
+
+
+async def _answer(
+    pipeline: Pipeline, node: PipelineNode, given: Mapping[str, Sequence[Ticket]], *, waits: bool
+) -> None:
+    for collection, listed in given.items():
+        await write(pipeline, listed, collection)
+        await settled(node, collection, total=len(listed), waits=waits)
 
 
 def until(condition: Callable[[], bool], *, deadline_s: float = 15.0) -> bool:
