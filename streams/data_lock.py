@@ -23,10 +23,11 @@ FILE_BYTES_MAX = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A server: where it answers, its secret, and its process's id."""
+    """A server: where it answers, its secret, the store that it serves, and its process's id."""
 
     url: str
     secret: str = field(repr=False)
+    store_id: str
     pid: int
 
 
@@ -37,9 +38,9 @@ class DataLock:
         self.secret = secrets.token_urlsafe(SECRET_BYTES)
         self._descriptor = descriptor
 
-    def tell(self, url: str) -> None:
-        """Write down where this process answers, for commands to find."""
-        text = json.dumps({"url": url, "secret": self.secret, "pid": os.getpid()})
+    def tell(self, url: str, store_id: str) -> None:
+        """Write down where this process answers, for commands on the same store to find."""
+        text = json.dumps({"url": url, "secret": self.secret, "store_id": store_id, "pid": os.getpid()})
         self._write(text.encode())
 
     def withdraw(self) -> None:
@@ -98,7 +99,7 @@ def holder(folder: Path) -> Holder | None:
 def _read(descriptor: int) -> Holder | None:
     try:
         told = json.loads(os.pread(descriptor, FILE_BYTES_MAX, 0))
-        return Holder(str(told["url"]), str(told["secret"]), int(told["pid"]))
+        return Holder(str(told["url"]), str(told["secret"]), str(told["store_id"]), int(told["pid"]))
     except (ValueError, KeyError, TypeError, OSError):
         return None
 

@@ -46,7 +46,7 @@ async def open_pipeline(
         source = LOCAL_SOURCE if isinstance(writer, LocalWriter) else CLI_SOURCE
         pipeline = Pipeline(store, writer, settings, project, source)
         if not serves and settings.runtime == "local":
-            pipeline.server = data_lock.holder(settings.data_folder)
+            pipeline.server = _server(settings, store)
             classify = classify and pipeline.server is None
         try:
             if project is not None and writes and pipeline.server is None:
@@ -94,6 +94,12 @@ def _project(settings: Settings, *, needed: bool) -> Project | None:
     if not needed and not settings.config.exists():
         return None
     return project_.load_project(settings)
+
+
+def _server(settings: Settings, store: Store) -> data_lock.Holder | None:
+    """Return who serves this data folder; a server of another store than ours is nobody's business here."""
+    found = data_lock.holder(settings.data_folder)
+    return found if found is not None and found.store_id == store.store_id else None
 
 
 async def _writer(settings: Settings, store: Store) -> Writer:

@@ -155,6 +155,22 @@ def test_a_command_searches_through_the_server(beside: tuple[Place, ServeProcess
     assert running.log.read_text().count("/search") == before + 1
 
 
+def test_a_command_on_another_store_has_nothing_to_do_with_the_server(
+    beside: tuple[Place, ServeProcess], tmp_path: Path
+):
+    """A command with a store of its own in a served folder answers and searches by itself."""
+    place, running = beside
+    other = {"FACETLINE_STORE_URL": f"sqlite:///{tmp_path / 'other.db'}"}
+    before = running.log.read_text().count("/search")
+
+    written = place.run("write", "tickets/there", "--body", "Thanks", "--json", settings=other)
+    found = place.run("search", "tickets", "--json", settings=other)
+
+    assert written.json["status"] == "indexed"
+    assert found.json["keys"] == ["there"]
+    assert running.log.read_text().count("/search") == before
+
+
 def test_answers_come_from_the_server(beside: tuple[Place, ServeProcess]):
     """A write by a command is asked about by the server's side chain, and by nobody else."""
     place, running = beside

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from streams import data_lock
 with data_lock.locked(Path(sys.argv[1])) as lock:
-    lock.tell("http://127.0.0.1:1")
+    lock.tell("http://127.0.0.1:1", "s")
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -24,12 +24,12 @@ def test_a_holder_is_found_and_its_second_refused(tmp_path: Path):
     """While a folder is held its address and secret are found, and nobody else gets it."""
     with data_lock.locked(tmp_path / "new") as lock:
         assert data_lock.holder(tmp_path / "new") is None  # it has not told where it is yet
-        lock.tell("http://127.0.0.1:8080")
+        lock.tell("http://127.0.0.1:8080", "store-1")
 
         found = data_lock.holder(tmp_path / "new")
 
         assert found is not None
-        assert (found.url, found.secret) == ("http://127.0.0.1:8080", lock.secret)
+        assert (found.url, found.secret, found.store_id) == ("http://127.0.0.1:8080", lock.secret, "store-1")
         assert lock.secret not in repr(found)
         with pytest.raises(errors.Conflict, match=r"http://127\.0\.0\.1:8080"), data_lock.locked(tmp_path / "new"):
             pass
