@@ -7,6 +7,8 @@ collections change, clients that listen are told: by the handshake's notificatio
 import asyncio
 import contextlib
 import json
+import os
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from facets import errors
 from facets.agents import schemas, server
 from facets.agents.server import Context
+from facets.agents.stdin_lines import StdinLines
 from facets.agents.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -47,8 +50,9 @@ async def serve(toolbox: Toolbox, *, look_every_s: float = LOOK_EVERY_S) -> None
         await sessions.tell()
 
     watching = asyncio.create_task(watch(toolbox, changed, look_every_s), name="watch tools")
+    lines: Any = StdinLines(os.dup(sys.stdin.fileno()))
     try:
-        async with stdio_server() as (reading, writing):
+        async with stdio_server(stdin=lines) as (reading, writing):
             await made.run(reading, writing, options)
     finally:
         watching.cancel()

@@ -6,6 +6,7 @@ itself and once through a server; both eras of the protocol.
 
 import asyncio
 import json
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -154,7 +155,10 @@ async def test_printed_schemas_are_strict(place: Place):
 
 
 async def test_nothing_but_the_protocol_is_printed(place: Place):
-    """Each line of standard output is a message of the protocol, also when logs are verbose."""
+    """Each line of standard output is a message of the protocol, also with verbose logs; a stop signal is heeded.
+
+    The signal comes while the command waits for its client's next word.
+    """
     request = {
         "jsonrpc": "2.0",
         "id": 1,
@@ -163,8 +167,16 @@ async def test_nothing_but_the_protocol_is_printed(place: Place):
     }
     call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "list_collections", "arguments": {}}}
     ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-    process = place.start("mcp", settings={"FACETLINE_LOG_LEVEL": "debug"}, stdin=-1)
-    out, err = process.communicate("".join(json.dumps(each) + "\n" for each in (request, ready, call)), timeout=60)
+    process = place.start("mcp", settings={"FACETLINE_LOG_LEVEL": "debug"}, stdin=subprocess.PIPE)
+    process.stdin.write("".join(json.dumps(each) + "\n" for each in (request, ready, call)))
+    process.stdin.flush()
+    said = [json.loads(process.stdout.readline())["id"] for _ in range(2)]
+    process.terminate()
+    code = process.wait(60)
+    rest, err = process.stdout.read(), process.stderr.read()
+    for stream in (process.stdin, process.stdout, process.stderr):
+        stream.close()
 
-    assert process.returncode == 0, err
-    assert [json.loads(line)["id"] for line in out.splitlines()] == [1, 2]
+    assert said == [1, 2]
+    assert rest == ""
+    assert code == 130, err
