@@ -1,6 +1,7 @@
 """A process that searches all the while and keeps every reply: `python reader_child.py CLOCK REPLIES`.
 
-It reads the scope to look at from the file `watched`, and asks for all of it and for each answer in turn. Lines of
+It reads the scope to look at from the file `watched`, and asks for all of it and for each answer in turn; while that
+is empty it rests. Lines of
 REPLIES are `[mark asked for or null, [[uri, version, revision, indexed_as, status, title, choice], …]]`; the same reply
 again in a row is kept once. A store that is away is a line `null`.
 """
@@ -34,7 +35,10 @@ async def main(clock: str, file: TextIO) -> None:
         for mark in itertools.cycle([None, *getattr(topic, "options", ())]):
             if stop.is_set():
                 return
-            said = json.dumps(await _ask(pipeline, mark))
+            if not (scope := _watched()):
+                await asyncio.sleep(EVERY_S)
+                continue
+            said = json.dumps(await _ask(pipeline, scope, mark))
             if last.get(mark) != said:
                 last[mark] = said
                 file.write(said + "\n")
@@ -42,10 +46,10 @@ async def main(clock: str, file: TextIO) -> None:
             await asyncio.sleep(EVERY_S if mark is None else EVERY_S / 5)
 
 
-async def _ask(pipeline: Pipeline, mark: str | None) -> Any:
+async def _ask(pipeline: Pipeline, scope: str, mark: str | None) -> Any:
     try:
         asked = {"topic": mark} if mark else None
-        reply = await pipeline.search("tickets", asked, scope=_watched(), limit=200)
+        reply = await pipeline.search("tickets", asked, scope=scope, limit=200)
     except errors.TransientError:
         return None
     return [mark, [_hit(hit) for hit in reply["hits"]]]

@@ -22,7 +22,7 @@ import postgres_server
 import runtimes
 from commands import HELPERS, environment
 from runtimes import Site
-from trials import MARKS, Trial, note_the_past
+from trials import MARKS, Trial, note_the_past, watch
 
 from streams import topics
 
@@ -133,10 +133,13 @@ class Rig:
             if self._reader is None:
                 self.read()
             trial = Trial(self.site, pipeline)
-            yield trial
-            assert self._reader is not None
-            assert self._reader.poll() is None, self.site.logs()
-            await trial.conclude()
+            try:
+                yield trial
+                assert self._reader is not None
+                assert self._reader.poll() is None, self.site.logs()
+                await trial.conclude()
+            finally:
+                watch(self.site, "")
 
     def close(self) -> None:
         """End every process."""
