@@ -303,7 +303,8 @@ def test_log_events_to_watch_exist():
     )
     told = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     source = "".join(
-        path.read_text(encoding="utf-8") for path in [*ROOT.glob("streams/*.py"), *ROOT.glob("storage/*.py")]
+        path.read_text(encoding="utf-8")
+        for path in [*ROOT.glob("streams/*.py"), *ROOT.glob("storage/*.py"), *ROOT.glob("facets/**/*.py")]
     )
 
     assert len(told) > 10
