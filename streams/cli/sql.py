@@ -7,6 +7,7 @@ import re
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,10 +18,13 @@ from streams.cli import documents, export, options, output, running
 if TYPE_CHECKING:
     from facets.sqlbox.box import SqlBox
     from streams.pipeline import Pipeline
+    from streams.settings import Settings
 
 Format = Literal["table", "csv", "ndjson", "json"]
 TEXT_BYTES_MAX = 1 << 20
 """Read of standard input at most; what is taken is less, and is said by who judges it."""
+SERVED_MAX = 10_000
+"""Rows that the API returns at once."""
 CELL_SHOWN = 60
 """Characters of a cell in a table."""
 
@@ -46,50 +50,78 @@ def sql(
     given = dict(_parameter(pair) for pair in params or ())
     timeout_ms = round(documents.seconds(timeout) * 1000)
 
+    asked = Asked(statement, given, limit, timeout_ms, "json" if json_ else format_)
+
     async def work() -> int | None:
+        settings = options.settings(config, folder)
+        if asked.shape in {"table", "json"} and await _by_server(settings, asked):
+            return None
         from streams import wiring
 
-        async with wiring.open_pipeline(options.settings(config, folder), writes=False) as pipeline:
+        async with wiring.open_pipeline(settings, writes=False) as pipeline:
             with tempfile.TemporaryDirectory(prefix="facetline-sql-") as private:
-                await _run(pipeline, Path(private), statement, given, limit, timeout_ms, "json" if json_ else format_)
+                await _run(pipeline, Path(private), asked)
         return None
 
     running.run(work)
 
 
-async def _run(
-    pipeline: "Pipeline",
-    private: Path,
-    text: str,
-    given: dict[str, Any],
-    limit: int | None,
-    timeout_ms: int,
-    shape: Format,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A statement, and how its rows are printed; `limit` None: as many as is usual for that."""
+
+    text: str
+    params: dict[str, Any]
+    limit: int | None
+    timeout_ms: int
+    shape: Format
+
+
+async def _by_server(settings: "Settings", asked: Asked) -> bool:
+    """Have the server of this data folder run it, where there is one: its views are built already."""
+    from facets.sqlbox import limits
+    from streams import data_lock
+
+    limit = limits.LIMIT_DEFAULT if asked.limit is None else asked.limit
+    holder = data_lock.holder(settings.data_folder) if settings.runtime == "local" else None
+    if holder is None or limit > SERVED_MAX:
+        return False
+    from facets.client import AsyncClient
+
+    async with AsyncClient(holder.url, token=holder.secret) as client:
+        reply = await client.sql(asked.text, asked.params, limit=limit, timeout_ms=asked.timeout_ms)
+    _show(reply, asked.shape)
+    return True
+
+
+async def _run(pipeline: "Pipeline", private: Path, asked: Asked) -> None:
     from facets.sqlbox.box import SqlBox
     from streams import exporting
 
-    names = _named(text, list((await pipeline.definitions()).by_name))
+    names = _named(asked.text, list((await pipeline.definitions()).by_name))
     followers = await export.followers_of(pipeline, names, private)
     box = SqlBox(exporting.Source(exporting.followed(pipeline.store, followers)), private, processes=1)
     try:
         await box.prepare()
-        await _print(box, text, given, limit, timeout_ms, shape)
+        await _print(box, asked)
     finally:
         await box.aclose()
         for follower in followers:
             await follower.close()
 
 
-async def _print(
-    box: "SqlBox", text: str, given: dict[str, Any], limit: int | None, timeout_ms: int, shape: Format
-) -> None:
+async def _print(box: "SqlBox", asked: Asked) -> None:
     from facets.sqlbox import limits
 
-    if shape in {"csv", "ndjson"}:
-        await (_csv if shape == "csv" else _ndjson)(box.frames(text, given, limit=limit, timeout_ms=timeout_ms))
+    if asked.shape in {"csv", "ndjson"}:
+        frames = box.frames(asked.text, asked.params, limit=asked.limit, timeout_ms=asked.timeout_ms)
+        await (_csv if asked.shape == "csv" else _ndjson)(frames)
         return
-    reply = await box.run(text, given, limit=limits.LIMIT_DEFAULT if limit is None else limit, timeout_ms=timeout_ms)
+    limit = limits.LIMIT_DEFAULT if asked.limit is None else asked.limit
+    _show(await box.run(asked.text, asked.params, limit=limit, timeout_ms=asked.timeout_ms), asked.shape)
+
+
+def _show(reply: dict[str, Any], shape: Format) -> None:
     if shape == "json":
         output.result(reply)
         return

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import documented
 import duckdb
+import httpx
 import pytest
 from commands import Place, finish
 from polling import eventually
@@ -139,3 +141,23 @@ def test_an_export_that_cannot_be_made_says_why(place: Place, words: list[str], 
 
     assert (ended.code, ended.out) == (code, "")
     assert said in ended.err
+
+
+def test_a_server_runs_the_statements_of_its_folder(place: Place):
+    """Beside `facetline serve` the command asks it, and prints what it prints without one, errors too."""
+    texts = ["FROM tickets SELECT doc_uri, severity ORDER BY 1", "SELECT topc FROM tickets"]
+    alone = [place.run("sql", text) for text in texts]
+    server = place.start("serve", "--port", "0")
+    try:
+        said = server.stdout.readline()
+        beside = [place.run("sql", text) for text in texts]
+        url = re.search(r"http://[\d.:]+", said)
+        assert url is not None, said
+        metrics = httpx.get(f"{url[0]}/metrics", trust_env=False, timeout=30).text
+    finally:
+        server.send_signal(signal.SIGTERM)
+        finish(server)
+
+    assert beside[0] == alone[0]
+    assert (beside[1].code, beside[1].err.splitlines()[0]) == (2, alone[1].err.splitlines()[0])
+    assert 'facetline_serve_search_duration_seconds_count{kind="sql"} 2' in metrics
