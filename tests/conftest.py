@@ -12,6 +12,7 @@ import made_stores
 import missing
 import postgres_server
 import pytest
+import shared_broker
 from hypothesis import HealthCheck, settings
 
 # No time limit on one example: on a busy machine that would fail for no fault of the code. pytest's limit holds.
@@ -37,12 +38,20 @@ def kafka_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     except kafka_container.NoContainer as error:
         if kafka_container.demanded():
             pytest.fail(f"{kafka_container.IMAGE_VARIABLE} asks for a container: {error}", pytrace=False)
-        node = _started(tmp_path_factory.mktemp("kafka"))
-        yield node.bootstrap
-        node.stop()
+        try:
+            with shared_broker.running(_of_the_run(tmp_path_factory) / "kafka-of-all") as address:
+                yield address
+        except kafka_broker.MissingKafka as error:
+            missing.skip_or_fail(f"{error}; or set FACETLINE_TEST_KAFKA")
     else:
         with kafka_container.running(image) as address:
             yield address
+
+
+def _of_the_run(factory: pytest.TempPathFactory) -> Path:
+    """A folder that all test workers of a run share."""
+    base = factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
