@@ -34,6 +34,7 @@ def mcp(url: Url = None, allow: Allow = None, config: options.Config = None, fol
         settings = options.settings(config, folder)
         allowed = _allowed(settings, allow)
         async with _source(settings, url, allowed) as source:
+            await _check(source)
             await stdio.serve(Toolbox(source, allowed))
         return None
 
@@ -63,6 +64,16 @@ def tools(
         return None
 
     running.run(work)
+
+
+async def _check(source: "Source") -> None:
+    """Say before any client's word what will not pass, such as a token that is not valid; what may pass is a note."""
+    from facets import errors
+
+    try:
+        await source.definitions()
+    except errors.TransientError as error:
+        output.note(f"warning: {error.message}")
 
 
 async def _definitions(settings: "Settings", url: str | None) -> "Mapping[str, Definition]":

@@ -9,6 +9,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import agent_site
@@ -17,6 +18,7 @@ import httpx2
 import listening
 import pytest
 import pytest_asyncio
+from commands import Place
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from polling import eventually
@@ -186,6 +188,16 @@ async def test_who_may_not_is_refused(served: Served, headers: dict[str, str], s
 
     assert reply.status_code == status
     assert reply.headers["content-type"] == "application/problem+json"
+
+
+async def test_a_wrong_token_is_said_before_all(served: Served, tmp_path: Path):
+    """`facetline mcp` with a token that is not valid ends at once, and says so on standard error alone."""
+    place = Place(tmp_path, {"FACETLINE_TOKEN": "flt_wrong", "FACETLINE_URL": served.url})
+    ended = await asyncio.to_thread(place.run, "mcp")
+
+    assert (ended.code, ended.out) == (1, "")
+    assert "the token is not valid" in ended.err
+    assert "flt_wrong" not in ended.err
 
 
 async def test_a_revoked_token_ends(served: Served):

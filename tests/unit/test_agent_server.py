@@ -83,6 +83,15 @@ async def test_what_passes_is_told_so():
     assert result.content[0].text == "Error: the store is away. Try again in a moment."
 
 
+async def test_tools_that_cannot_be_listed_say_why():
+    """While the collections cannot be read, listing tools is an error that says why."""
+    source = Source()
+    source.away = 1
+    async with client_of(source) as client:
+        with pytest.raises(MCPError, match="store of record cannot be reached"):
+            await client.list_tools()
+
+
 async def test_changes_are_told_once():
     """The watch tells each change of the tools once, none at its start, and outlasts a source that fails."""
     source, changes = Source(), asyncio.Queue[None]()
