@@ -122,6 +122,9 @@ class Node(Protocol):
     async def get(self, caller: Caller, uri: str, freshness: Freshness = NOW) -> dict[str, Any]:
         """Return a document whole: with `body`, `state`, `evaluation`, `calls` and a `token`."""
 
+    async def beginnings(self, caller: Caller, uris: Sequence[str], *, chars: int) -> dict[str, tuple[int, str]]:
+        """Return of each document its `revision` and how its body begins; those that are not there are left out."""
+
     async def event(self, caller: Caller, event_id: str) -> dict[str, Any]:
         """Return what became of an event of this caller: the object of `GET /v1/events/{event_id}`."""
 

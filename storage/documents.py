@@ -61,6 +61,17 @@ def get(tx: engine.Tx, uri: str) -> Document | None:
     return None if row is None else serial.document(row, row.body)
 
 
+def beginnings(tx: engine.Tx, uris: Sequence[str], chars: int) -> dict[str, tuple[int, str]]:
+    """Return the revision and the first characters of the body of those of these documents that have one."""
+    found = {}
+    start = sa.func.substr(_BODIES.c.body, 1, chars).label("start")
+    query = sa.select(_DOCUMENTS.c.uri, _DOCUMENTS.c.revision, start).join(_BODIES, _BODIES.c.uri == _DOCUMENTS.c.uri)
+    for chunk in batches.chunks(list(uris)):
+        for row in tx.execute(query.where(tx.among(_DOCUMENTS.c.uri, chunk))):
+            found[row.uri] = (row.revision, row.start or "")
+    return found
+
+
 def settled(tx: engine.Tx, uri: str, indexed_as: int) -> Document | None:
     """Return the document once the answer for `indexed_as` is there, has failed, or is no longer wanted; else None.
 

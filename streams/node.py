@@ -171,6 +171,13 @@ class PipelineNode:
         token = tokens.WriteToken(self.pipeline.store.store_id, uri, found.version)
         return {**shown(found, self.views.known.definitions), "token": tokens.encode(token)}
 
+    async def beginnings(self, caller: Caller, uris: Sequence[str], *, chars: int) -> dict[str, tuple[int, str]]:
+        """Return how documents begin, in one read of the store; those of other scopes are not there."""
+        rights.need(caller, "read")
+        seen = [uri for uri in uris if caller.scope is None or documents.parse_uri(uri).scope == caller.scope]
+        found: dict[str, tuple[int, str]] = await self._stored(documents_.beginnings, seen, chars)
+        return found
+
     async def event(self, caller: Caller, event_id: str) -> dict[str, Any]:
         """Return what became of an event of this caller's source."""
         found = await self._stored(outcomes.find, self._source(caller), event_id)

@@ -10,6 +10,8 @@ from facets.explorer import numbers, sidebar
 from facets.questions import Boolean, Choice, Question, Score
 
 EXCERPT_MAX = 280
+BEGINNING_CHARS = 8 * EXCERPT_MAX
+"""How much of a text is looked at for its excerpt: runs of white space count as one."""
 TITLE_MAX = 140
 STATE_SHOWN_MAX = 4
 # Options of a distribution that are drawn; what is left is summed up in one line.

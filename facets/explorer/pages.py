@@ -19,9 +19,7 @@ from facets.explorer.asked import Asked
 from facets.explorer.site import Site, Visitor, is_part
 from facets.node import Caller
 
-# Bodies of one page's hits that are read from the store at the same time.
-BODIES_AT_ONCE = 5
-# The search stands without the store: what the page wants of it beside that may take so long in all (seconds).
+# The search stands without the store: each thing that the page wants of it beside that may take so long (seconds).
 STORE_S = 2.0
 _PLACE = re.compile(r"filter, line (\d{1,6}), column (\d{1,6})")
 
@@ -200,22 +198,25 @@ class Pages:
     async def _hits(
         self, caller: Caller, definition: Definition, found: Sequence[Mapping[str, Any]], asked: Asked
     ) -> list[hits.Hit]:
-        room = asyncio.Semaphore(BODIES_AT_ONCE)
-        ends = asyncio.get_running_loop().time() + STORE_S
-
-        async def body(uri: str) -> str | None:
-            try:
-                async with asyncio.timeout_at(ends), room:
-                    return (await self._node.get(caller, uri)).get("body")
-            except (TimeoutError, errors.NotFound, errors.TransientError):
-                # The store is away, or the document was deleted since: the search's own reply stands without it.
-                return None
-
-        bodies = await asyncio.gather(*(body(each["uri"]) for each in found))
+        texts = await self._texts(caller, found)
         return [
-            hits.hit(definition.name, definition.questions, each, text, asked.min_confidence)
-            for each, text in zip(found, bodies, strict=True)
+            hits.hit(definition.name, definition.questions, each, texts.get(each["uri"]), asked.min_confidence)
+            for each in found
         ]
+
+    async def _texts(self, caller: Caller, found: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+        """Return how the texts of hits begin, of those whose answers are about that text.
+
+        A document may have been written since the search's snapshot: no hit shows a text beside answers to another.
+        """
+        uris = [each["uri"] for each in found]
+        try:
+            async with asyncio.timeout(STORE_S):
+                texts = await self._node.beginnings(caller, uris, chars=hits.BEGINNING_CHARS)
+        except (TimeoutError, errors.TransientError):
+            return {}  # the store is away: the search's own reply stands without it
+        revisions = {each["uri"]: each["revision"] for each in found}
+        return {uri: text for uri, (revision, text) in texts.items() if revision == revisions[uri]}
 
     def _render_collection(
         self, request: Request, visitor: Visitor, asked: Asked, values: Mapping[str, Any], *, status: int = 200

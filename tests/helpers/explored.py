@@ -41,7 +41,7 @@ _OF_SAMPLE = {
     "delivery": "other",
     "other": "other",
 }
-START_S = 30.0
+START_S = 60.0
 
 CONFIGURATION = """\
 [evaluators.triage]

@@ -194,6 +194,10 @@ class ScriptedNode:
         """Return nothing."""
         return {}
 
+    async def beginnings(self, caller: Caller, uris: Sequence[str], *, chars: int) -> dict[str, tuple[int, str]]:
+        """Return none."""
+        return {}
+
     async def failures(self, caller: Caller, collection: str, *, limit: int) -> list[dict[str, Any]]:
         """Return none."""
         return []

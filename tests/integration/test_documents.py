@@ -45,6 +45,16 @@ async def test_a_deleted_document_is_told_from_one_that_never_was(store: engine.
     assert await store.read(documents.get, "tickets/never") is None
 
 
+async def test_beginnings_are_cut_by_characters(store: engine.Store):
+    """Of each document that has a body the revision and its first characters; deleted and absent ones are left out."""
+    await applied.apply(store, judged.write(URI, "日本💳 was charged"), judged.write("tickets/gone", "x", offset=1))
+    await applied.apply(store, judged.delete("tickets/gone", offset=2))
+
+    found = await store.read(documents.beginnings, [URI, "tickets/gone", "tickets/never"], 5)
+    assert found == {URI: (1, "日本💳 w")}
+    assert await store.read(documents.beginnings, [], 5) == {}
+
+
 async def test_settled_waits_for_the_answer_of_one_clearing(store: engine.Store):
     """None while the answer is awaited or the write has not been applied; the document once it is there."""
     await applied.apply(store, judged.write(URI, "x"))

@@ -380,12 +380,37 @@ class _WithoutStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._node, name)
 
-    async def _away(self, *_: object) -> Any:
+    async def _away(self, *_: object, **__: object) -> Any:
         if self._silent:
             await asyncio.sleep(60)
         raise errors.StoreUnavailable
 
-    get = strip = _away
+    beginnings = strip = _away
+
+
+class _WrittenSince:
+    """A node whose store has another revision of one document than its view."""
+
+    def __init__(self, node: PipelineNode) -> None:
+        self._node = node
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._node, name)
+
+    async def beginnings(self, *given: Any, **more: Any) -> dict[str, tuple[int, str]]:
+        found = await self._node.beginnings(*given, **more)
+        return {**found, "support/d-1": (99, "A newer text")}
+
+
+def test_no_hit_mixes_two_revisions(tmp_path: Path):
+    """A text that was written after the answers beside it is not shown with them."""
+    explored.define(tmp_path, explored.tickets())
+    with explored.serving(tmp_path, around=_WrittenSince) as served:
+        hits = parse(httpx.get(f"{served.url}/support").text).all("li", class_="hit")
+
+    assert hits[0].one("h2").text == "Charged twice"
+    assert not hits[0].all("p", class_="excerpt")
+    assert all(hit.all("p", class_="excerpt") for hit in hits[1:])
 
 
 @pytest.mark.parametrize("silent", [False, True])

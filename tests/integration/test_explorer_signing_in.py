@@ -10,6 +10,7 @@ from explored import Explored
 from html_page import Element, parse
 
 from facets.explorer import sessions
+from facets.node import Caller, Right
 from storage import credentials
 
 Enter = Callable[[str], httpx.Client]
@@ -161,6 +162,17 @@ def test_scope_is_all_that_its_session_sees(enter: Enter):
     assert "bob" not in client.get("/-/failed/notes").text
     assert "@alice/notes/n0" in _shown(client, "/notes/@alice/notes/n0").text
     assert not notes.all("a", href="/-/reindex/notes")
+
+
+def test_beginnings_of_other_scopes_are_not_there(guarded: Guarded):
+    """How documents begin is told within the caller's scope, cut as asked, and not of what is absent."""
+    page = guarded.page
+    alice = Caller("alice", frozenset[Right]({"read"}), "alice")
+    uris = ["@bob/notes/n3", "@alice/notes/n0", "@alice/notes/none"]
+
+    found = page.run(page.node.beginnings(alice, uris, chars=6))
+
+    assert found == {"@alice/notes/n0": (1, "Note 0")}
 
 
 def test_rights_are_those_of_the_token(enter: Enter):
