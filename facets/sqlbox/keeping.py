@@ -14,10 +14,14 @@ from facets.scratch import Scratch
 
 REFRESH_S = 2.0
 """A snapshot is looked after no more often than this."""
+REST = 5.0
+"""Nor more often than it takes, so many times over: of a million documents it takes seconds of two cores."""
 REFRESH_WAIT_S = 1.0
 """How long a statement waits for a newer snapshot while there is an older one."""
+CLOSE_S = 5.0
+"""How long closing waits for a snapshot that is being made."""
 OLD_MAX_S = 60.0
-"""A snapshot that cannot be made anew is used for so long, and then the reason is told."""
+"""A snapshot that is older is waited for; when it cannot be made anew the reason is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,7 @@ class Snapshot:
     made: Made
     position: object
     looked_s: float
+    took_s: float
     users: int = 0
     replaced: bool = False
 
@@ -61,11 +66,15 @@ class Snapshots:
         self._scratch: Scratch | None = None
         self._snapshot: Snapshot | None = None
         self._making: asyncio.Task[None] | None = None
+        self._failure: BaseException | None = None
+        self._tried_s = 0.0
         self._numbers = 0
 
     async def aclose(self) -> None:
         """Stop making one, and remove them all; safe to call twice."""
         if self._making is not None:
+            # A thread that writes files cannot be stopped, and should not write into what is being removed.
+            await asyncio.wait({self._making}, timeout=CLOSE_S)
             self._making.cancel()
             with contextlib.suppress(asyncio.CancelledError, errors.PipelineError):
                 await self._making
@@ -86,7 +95,7 @@ class Snapshots:
             PipelineError: none can be made, for a while now.
         """
         snapshot = self._snapshot
-        if snapshot is None or time.monotonic() - snapshot.looked_s >= self._refresh_s:
+        if snapshot is None or self._is_due(snapshot):
             await self._look(snapshot, ends_s)
             snapshot = self._snapshot
         if snapshot is None:
@@ -98,19 +107,27 @@ class Snapshots:
             snapshot.users -= 1
             await self._retire(snapshot)
 
+    def _is_due(self, snapshot: Snapshot) -> bool:
+        rest_s = max(self._refresh_s, REST * snapshot.took_s) if self._refresh_s else 0.0
+        return time.monotonic() - self._tried_s >= rest_s
+
     async def _look(self, known: Snapshot | None, ends_s: float) -> None:
         """Have a newer snapshot made if there is one to make, and wait for it as long as is sensible."""
         making = self._making
         if making is None or making.done():
             making = self._making = asyncio.create_task(self._make(known), name="sql: snapshot")
+            making.add_done_callback(self._heard)
         left_s = max(0.0, ends_s - time.monotonic())
-        done, _ = await asyncio.wait({making}, timeout=left_s if known is None else min(REFRESH_WAIT_S, left_s))
-        failure = making.exception() if done and not making.cancelled() else None
-        if failure is not None and (known is None or time.monotonic() - known.looked_s > OLD_MAX_S):
-            raise failure
+        old = known is None or time.monotonic() - known.looked_s > OLD_MAX_S
+        await asyncio.wait({making}, timeout=left_s if old else min(REFRESH_WAIT_S, left_s))
+        if old and self._failure is not None:
+            raise self._failure
+
+    def _heard(self, making: "asyncio.Task[None]") -> None:
+        self._failure = None if making.cancelled() else making.exception()
 
     async def _make(self, known: Snapshot | None) -> None:
-        looked_s = time.monotonic()
+        looked_s = self._tried_s = time.monotonic()
         position = await self._source.position()
         if known is not None and known.position == position:
             known.looked_s = looked_s
@@ -123,7 +140,7 @@ class Snapshots:
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        self._snapshot = Snapshot(folder, made, position, looked_s)
+        self._snapshot = Snapshot(folder, made, position, looked_s, time.monotonic() - looked_s)
         if known is not None:
             known.replaced = True
             await self._retire(known)
