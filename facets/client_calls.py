@@ -126,6 +126,7 @@ _QUERIES: Mapping[str, type[errors.InvalidQuery]] = {
     "unknown-facet": errors.UnknownFacet,
     "unknown-value": errors.UnknownValue,
     "cursor-mismatch": errors.InvalidCursor,
+    "search-timeout": errors.SearchTimeout,
     "sql-not-read-only": errors.SqlRefused,
     "sql-timeout": errors.SqlTimeout,
     "sql-too-large": errors.SqlTooLarge,

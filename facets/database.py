@@ -1,10 +1,13 @@
 """The database of one view: private to its process, in memory or in a temporary file, closed to everything outside."""
 
-from collections.abc import Sequence
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from facets import parquet_sql, table_sql, tables
+from facets.errors import SearchTimeout
 from facets.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -12,6 +15,8 @@ if TYPE_CHECKING:
 
 # Search shares the machine with the side chain and, in the local runtime, with the model.
 THREADS_MAX = 4
+SEARCH_S_MAX = 20.0
+"""A filter may be as long as it likes within its bounds; a hundred expressions over a million texts take a minute."""
 
 
 def open_private(scratch: Scratch | None, exports: Sequence[Path]) -> "duckdb.DuckDBPyConnection":
@@ -40,6 +45,39 @@ def open_private(scratch: Scratch | None, exports: Sequence[Path]) -> "duckdb.Du
     connection.execute("SET enable_external_access = false")
     connection.execute(table_sql.CREATE_POSITION)
     return connection
+
+
+@contextlib.contextmanager
+def limited(cursor: "duckdb.DuckDBPyConnection", limit_s: float) -> Iterator[None]:
+    """Stop what the cursor does inside when it takes longer.
+
+    Raises:
+        SearchTimeout: it was stopped.
+    """
+    import duckdb
+
+    ended, late = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        # More than once: what comes between two statements stops neither.
+        while not ended.wait(_AGAIN_S if late.is_set() else limit_s):
+            late.set()
+            cursor.interrupt()
+
+    watching = threading.Thread(target=watch, name="search: its limit", daemon=True)
+    watching.start()
+    try:
+        yield
+    except (duckdb.Error, RuntimeError):  # a RuntimeError where DuckDB had not begun yet
+        if late.is_set():
+            raise SearchTimeout from None
+        raise
+    finally:
+        ended.set()
+        watching.join()
+
+
+_AGAIN_S = 0.1
 
 
 def _threads() -> int:

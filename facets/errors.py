@@ -186,6 +186,15 @@ class InvalidFilter(InvalidQuery):
         self.column = column
 
 
+class SearchTimeout(InvalidQuery):
+    """The search took longer than it may, and was stopped; a shorter filter or fewer counts take less."""
+
+    code = "search-timeout"
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or self.__doc__ or "")
+
+
 class InvalidCursor(InvalidQuery):
     """The cursor is damaged or belongs to another search."""
 

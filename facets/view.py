@@ -72,9 +72,11 @@ class View:
         store_id: str = "",
         exports: Sequence[Path] = (),
         remembered_bytes: int = remembered.BYTES_MAX,
+        search_s: float = database.SEARCH_S_MAX,
     ) -> None:
         """`exports` are the folders inside of which `export` may write; it can write nowhere else."""
         self._store_id = store_id
+        self._search_s = search_s
         self._scratch = Scratch(folder) if folder is not None else None
         self._connection = database.open_private(self._scratch, exports)
         self._writing = threading.Lock()
@@ -190,6 +192,7 @@ class View:
             UnknownCollection: the collection is not defined here.
             InvalidCursor: the cursor does not fit.
             InvalidQuery: as `selection.check_selection` does.
+            SearchTimeout: it took longer than it may.
         """
         started = time.perf_counter()
         with self._switching:
@@ -215,11 +218,12 @@ class View:
     def _look_for(self, selection: Selection, asked: str) -> tuple[Query, Found]:
         with self._snapshot() as (cursor, known, position, state):
             query = _query(selection, known)
-            found = Found(
-                _fetch(cursor, sql.page(query, cursors.decode(selection, query.table))),
-                _fetch(cursor, sql.numbers(query)),
-                self._token(cursor, query, position),
-            )
+            with database.limited(cursor, self._search_s):
+                found = Found(
+                    _fetch(cursor, sql.page(query, cursors.decode(selection, query.table))),
+                    _fetch(cursor, sql.numbers(query)),
+                    self._token(cursor, query, position),
+                )
         self._remembered.keep(state, asked, found)
         return query, found
 
@@ -237,7 +241,8 @@ class View:
             token = self._token(cursor, query, position)
             ends = self._wear.changes + changes_max
             held = contextlib.ExitStack()
-            reader = RowReader(query, cursor, token, held, page_rows)
+            with database.limited(cursor, self._search_s):
+                reader = RowReader(query, cursor, token, held, page_rows)
             held.push(stack.pop_all())
         self._readers[reader] = ends
         held.callback(self._forget, reader)

@@ -155,7 +155,7 @@ def _as_parameters(selection: Selection, given: models.Search) -> list[tuple[str
 
 
 _QUERY = ("unknown-collection", "invalid-query", "unknown-facet", "unknown-value", "filter-syntax", "cursor-mismatch")
-_SEARCH = (*_QUERY, "not-caught-up")
+_SEARCH = (*_QUERY, "search-timeout", "not-caught-up")
 _ROWS = {row_streams.CSV: None, row_streams.NDJSON: None}
 ROUTES = (
     Declared(

@@ -56,6 +56,7 @@ _ALL = (
     Kind("unknown-value", 400, "The question has no such option", "Use one of `allowed`."),
     Kind("filter-syntax", 400, "The filter cannot be read", "Look at `line` and `column`."),
     Kind("cursor-mismatch", 400, "The cursor or token does not fit", "Leave it out to start over."),
+    Kind("search-timeout", 400, "The search ran for too long", "Send a shorter filter, or count fewer questions."),
     Kind("not-caught-up", 503, "Not as far yet as `at_least` asks", "Try again after `Retry-After` seconds."),
     # SQL
     Kind("sql-not-read-only", 400, "Not one statement that reads only", "Send one SELECT."),

@@ -1,5 +1,6 @@
 """The view: guards, snapshots, rebuilding, and one reply as the design shows it."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
@@ -9,10 +10,10 @@ import duckdb
 import pytest
 import searched
 
-from facets import tokens
+from facets import rows, tokens
 from facets.definitions import Definitions
 from facets.documents import Record
-from facets.errors import InvalidCursor, UnknownCollection
+from facets.errors import InvalidCursor, SearchTimeout, UnknownCollection
 from facets.questions import boolean, choice, score
 from facets.view import View
 
@@ -411,6 +412,21 @@ def test_like_is_not_slow(view: View) -> None:
     assert keys(view, filter=f"state_title LIKE '{'%a' * 100}%b'") == []
 
 
+def test_a_search_that_takes_too_long_is_stopped() -> None:
+    """It ends with an error of its own, and the next search is answered."""
+    with contextlib.closing(View(search_s=0.02)) as view:
+        view.define(Definitions([searched.definition()]))
+        like = rows.shown(searched.record(1, state={"title": "ab" * 20}))
+        view.apply([like._replace(feed_seq=n, uri=f"@alice/notes/n{n}", key=f"n{n}") for n in range(1, 20_001)])
+        endless = " OR ".join(f"state_title LIKE '%{'_a%' * 5}{n}'" for n in range(40))
+
+        for ask in (view.search, view.reader):
+            with pytest.raises(SearchTimeout, match="took longer"):
+                ask(searched.select(filter=endless))
+
+        assert view.search(searched.select(limit=1))["total"] == 20_000
+
+
 def test_nothing_is_read_from_outside(view: View) -> None:
     """The database can read no file and load no extension."""
     for statement in ("SELECT * FROM read_csv('/etc/hosts')", "ATTACH '/tmp/x.duckdb' AS x", "INSTALL httpfs"):
@@ -467,7 +483,7 @@ def test_a_search_sees_one_moment(view: View) -> None:
     positions = []
     deadline = time.monotonic() + SOON_S
     with _Until(turn) as turning:
-        while len(set(positions)) < 20 and time.monotonic() < deadline:
+        while len(set(positions)) < 10 and time.monotonic() < deadline:
             reply = view.search(searched.select(facets={"topic": "billing"}, counts="topic", limit=200))
             counts = {bucket["value"]: bucket["count"] for bucket in reply["facets"][0]["buckets"]}
             assert reply["total"] == counts["billing"] == len(reply["hits"])
