@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from facets import documents, errors, tokens
 from facets.definitions import Definition, Definitions
 from facets.node import LOCAL, NOW, Caller, Check, Freshness, ReindexRequest, Rows, Wait
@@ -31,6 +33,8 @@ from streams.pipeline import shown
 if TYPE_CHECKING:
     from streams.observing import Observer
     from streams.pipeline import Pipeline
+
+log = structlog.get_logger(__name__)
 
 TOKEN_CHARS_MAX = 512
 SQL_FOLDER = "sql"
@@ -337,6 +341,13 @@ class PipelineNode:
             self.measures.search(kind, time.perf_counter() - started_s)
 
 
+def _heard(following: "asyncio.Task[None]") -> None:
+    """Say loudly that views stand still for good: `/livez` fails from now on."""
+    error = None if following.cancelled() else following.exception()
+    if error is not None:
+        log.error("views_ended", error=type(error).__name__)  # a message may quote what a document holds
+
+
 def _observer(pipeline: "Pipeline") -> "Observer | None":
     """Return what asks the store for a worker's metrics, where this process runs the side chain."""
     if pipeline.work is None or pipeline.project is None:
@@ -365,6 +376,7 @@ async def open_node(pipeline: "Pipeline", *, loopback: bool = True, secret: str 
     try:
         await views.look()
         following = asyncio.create_task(views.run(stop), name="views")
+        following.add_done_callback(_heard)
         tasks.add(following)
         node.followed_by(following)
         if exports is not None:
