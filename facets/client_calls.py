@@ -20,6 +20,8 @@ TRIES_MAX = 5
 PAUSE_FIRST_S, PAUSE_MOST_S = 0.1, 5.0
 AGAIN = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.BAD_GATEWAY, 503, HTTPStatus.GATEWAY_TIMEOUT})
 SAID_CHARS_MAX = 2_000
+SEARCH_S = 20.0
+"""How long a server lets a search run; one that is slow is not asked again meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +176,8 @@ def _query(name: str, said: str, problem: Mapping[str, Any]) -> errors.InvalidQu
     allowed = tuple(str(each) for each in listed) if isinstance(listed, list) else ()
     if name in _PLACED:
         return _PLACED[name](said, allowed=allowed, line=problem.get("line"), column=problem.get("column"))
-    error = _QUERIES.get(name, errors.InvalidQuery)(said, allowed=allowed)
-    error.code = name
+    error = _QUERIES.get(name, errors.InvalidQuery)(said)
+    error.allowed, error.code = allowed, name
     return error
 
 
@@ -257,6 +259,6 @@ class Waiting:
 def search(collection: str, facets: Mapping[str, Any] | None, options: Mapping[str, Any]) -> Call:
     """Return a search; `options` are the fields of `POST …/search`."""
     chosen = {name: value if isinstance(value, str) else list(value) for name, value in (facets or {}).items()}
-    wait_s = float(options.get("wait_ms") or 2_000) / 1_000
+    wait_s = float(options.get("wait_ms") or 2_000) / 1_000 + SEARCH_S
     body = encoded({**options, "facets": chosen or None})
     return Call("POST", f"/v1/collections/{part(collection)}/search", body=body, wait_s=wait_s)

@@ -96,6 +96,7 @@ RAISED = [
     errors.UnknownValue("no", allowed=["x"]),
     errors.InvalidFilter("no", allowed=["x"], line=2, column=3),
     errors.InvalidCursor("no"),
+    errors.SearchTimeout("no"),
     errors.SqlRefused("no"),
     errors.SqlFailed("no", line=1, column=2),
     errors.SqlTimeout("no"),
