@@ -6,6 +6,10 @@ answers that the validator has passed. Baseline: litellm's own function with the
 `model_calls_100ms`: documents a second that a side chain over SQLite gets answered with 64 calls at once, each 100 ms.
 Baseline: litellm alone, 64 tasks that ask about the same bodies.
 
+`model_calls_processes`: documents a second that two worker processes on one PostgreSQL get answered, with 64 calls at
+once each, of 800 ms: slow enough for slots to be the limit, and not the cores, which server, database and workers
+share. Baseline: one of them.
+
 `model_calls_storm`: requests for each document through a provider that takes 32 a second, refuses more (429 with a
 Retry-After) and is away for three seconds. Baseline: one, which no client can reach that does not know the rate.
 """
@@ -16,12 +20,13 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import model_server
 import sample
+import services
 import side_chain
 import workers
 from figures import Figure, interleaved
@@ -33,17 +38,19 @@ from evaluators.contract import Evaluator
 from evaluators.decisions import Decisions
 from evaluators.models import Connection
 from facets.errors import EvaluatorUnavailable
-from storage import opening
+from storage import documents, opening
 from streams.calls import Assignment, CallLimits
 from streams.classifying import classifying
 
 VARIABLE = "BENCH_MODEL_KEY"
-HELPERS = Path(__file__).resolve().parents[1] / "helpers"
+HERE = Path(__file__).resolve().parent
+HELPERS = HERE.parent / "helpers"
 CALLS = 400
 AT_ONCE = 8
 CALLS_TO_LEARN = 5
 DOCUMENTS = 1_000
 DELAY_S = 0.1
+SLOW_S = 0.8
 STORMED = 300
 ROUNDS = 3
 LIMIT_S = 300.0
@@ -68,8 +75,60 @@ async def measure() -> AsyncIterator[Figure]:
         found = await interleaved(ROUNDS, alone=lambda: _a_second(alone), chain=lambda: _chain(decisions))
         yield Figure("model_calls_100ms", found["chain"], "documents/s", found["alone"])
         await models.close()
+    with _server(SLOW_S) as url, services.postgres() as admin_url:
+        found = await interleaved(
+            ROUNDS, one=lambda: _by_processes(url, admin_url, 1), two=lambda: _by_processes(url, admin_url, 2)
+        )
+        yield Figure("model_calls_processes", found["two"], "documents/s", found["one"])
     yield Figure("model_calls_storm", await _stormed(), "requests/document", 1.0)
     await models.close()
+
+
+async def _by_processes(model_url: str, admin_url: str, count: int) -> float:
+    with ExitStack() as stack:
+        store_url = stack.enter_context(services.database(admin_url))
+        store = await opening.open_store(store_url)
+        stack.callback(store.engine.dispose)
+        await side_chain.written(store, DOCUMENTS)
+        children = [stack.enter_context(_child(model_url, store_url)) for _ in range(count)]
+        for child in children:
+            await asyncio.to_thread(_told, child)
+        started_s = time.perf_counter()
+        for child in children:
+            _tell(child, "go")
+
+        async def all_answered() -> bool:
+            return (await store.read(documents.counts))["tickets"].get("pending", 0) == 0
+
+        await workers.until(all_answered, LIMIT_S)
+        took_s = time.perf_counter() - started_s
+        await store.close()
+        return DOCUMENTS / took_s
+
+
+@contextmanager
+def _child(model_url: str, store_url: str) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, str(HERE / "asking_child.py"), model_url]
+    path = os.pathsep.join((str(HERE), str(HELPERS), str(HERE.parents[1])))
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, **pipes) as process:
+        try:
+            _tell(process, store_url)
+            yield process
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+
+
+def _tell(process: "subprocess.Popen[str]", line: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(f"{line}\n")
+    process.stdin.flush()
+
+
+def _told(process: "subprocess.Popen[str]") -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
 
 
 async def _stormed() -> float:
