@@ -49,6 +49,15 @@ class Follower:
         view = await self.caught_up()
         return await asyncio.to_thread(view.search, selection)
 
+    async def uris(self, selection: Selection, *, after: str, limit: int) -> list[str]:
+        """Return the next `limit` selected uris behind `after`, in order, over everything committed before the call.
+
+        Raises:
+            InvalidQuery: the selection names what does not exist.
+        """
+        view = await self.caught_up()
+        return await asyncio.to_thread(view.uris, selection, after=after, limit=limit)
+
     async def caught_up(self) -> View:
         """Return the view, holding everything committed before the call."""
         async with self._turn:

@@ -21,6 +21,7 @@ import structlog
 
 from facets import errors, tables
 from facets.definitions import Definition, Definitions
+from facets.selection import Selection
 from facets.view import View
 from storage import credentials, definitions, feed
 from storage.engine import Store
@@ -174,6 +175,12 @@ class LiveViews:
         self.wake()
         await looked.wait()
 
+    async def caught_up(self) -> None:
+        """Wait until a look has ended that began after this call: it saw all that was committed before."""
+        if self.begun_s is not None:
+            await self._looked.wait()
+        await self.next_look()
+
     async def built(self, collection: str) -> None:
         """Wait until a collection can be searched, or is none any more."""
         while collection in self.unbuilt():
@@ -326,6 +333,25 @@ class LiveViews:
             await asyncio.wait({task})
         await self._retire(list(self._lives))
         self.end = 0
+
+
+class LiveFollower(Follower):
+    """One collection as a `Follower`, without a view of its own: for whoever needs everything committed before."""
+
+    def __init__(self, views: LiveViews, store: Store, collection: str) -> None:
+        super().__init__(store, collection)
+        self._views = views
+        self._name = collection
+
+    async def uris(self, selection: Selection, *, after: str, limit: int) -> list[str]:
+        """Return what `Follower.uris` does.
+
+        Raises:
+            NotCaughtUp: the view is being built.
+        """
+        await self._views.caught_up()
+        async with self._views.using(self._name) as live:
+            return await self._views.read(live.view.uris, selection, after=after, limit=limit)
 
 
 def _searched_alike(one: Definition, other: Definition) -> bool:

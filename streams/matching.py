@@ -1,7 +1,5 @@
 """Which documents a reindex with a filter is about: the view finds them."""
 
-import asyncio
-
 from facets.selection import Selection
 from storage.jobs import JobRequest
 from streams.follower import Follower
@@ -13,6 +11,5 @@ async def matching(follower: Follower, request: JobRequest, after: str, limit: i
     Raises:
         UnknownCollection, InvalidFilter: the request is wrong.
     """
-    view = await follower.caught_up()
     selection = Selection(collection=request.collection, filter=request.filter, scope=request.scope or None)
-    return await asyncio.to_thread(view.uris, selection, after=after, limit=limit)
+    return await follower.uris(selection, after=after, limit=limit)

@@ -25,7 +25,7 @@ from storage import documents as documents_
 from streams import exporting, node_health, node_jobs, node_metrics, node_overview, reindexing
 from streams import freshness as freshness_
 from streams import node_rights as rights
-from streams.live_views import LiveViews
+from streams.live_views import LiveFollower, LiveViews
 from streams.node_metrics import Measures
 from streams.node_sql import Statements, lent
 from streams.pipeline import shown
@@ -370,6 +370,7 @@ async def open_node(pipeline: "Pipeline", *, loopback: bool = True, secret: str 
     exports = pipeline.settings.export_folder
     views = LiveViews(pipeline.store, exports=[folder, *([exports.absolute()] if exports else [])])
     statements = Statements(views, folder)
+    pipeline.follow_by(lambda name: LiveFollower(views, pipeline.store, name))
     node = PipelineNode(pipeline, views, statements, loopback=loopback, secret=secret)
     stop = asyncio.Event()
     tasks: set[asyncio.Task[None]] = set()

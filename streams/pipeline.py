@@ -94,6 +94,7 @@ class Pipeline:
         self._writer = writer
         self.source = source
         self._followers: dict[str, Follower] = {}
+        self._follow: Callable[[str], Follower] = lambda name: Follower(store, name)
 
     async def close(self) -> None:
         """Close writer, views, evaluators and store, in this order."""
@@ -341,7 +342,13 @@ class Pipeline:
 
     def follower(self, collection: str) -> Follower:
         """Return what keeps a collection's view."""
-        return self._followers.setdefault(collection, Follower(self.store, collection))
+        if collection not in self._followers:
+            self._followers[collection] = self._follow(collection)
+        return self._followers[collection]
+
+    def follow_by(self, make: Callable[[str], Follower]) -> None:
+        """Have what keeps a collection's view made by `make` from now on: for a process that has views already."""
+        self._follow = make
 
     async def warnings(self, collection: str) -> list[str]:
         """Return how this file's definition differs from the active one, if it does."""

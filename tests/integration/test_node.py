@@ -342,6 +342,25 @@ async def test_one_key_makes_one_job(side: Side):
         await side.node.reindex(LOCAL, ReindexRequest("tickets", scope=side.scope), key="k1")
 
 
+async def test_a_filter_sees_what_was_written_just_before(side: Side):
+    """A job with a filter, and its dry run, find documents that were written a moment ago, through the node's views."""
+    await side.write("a")
+    await side.write("b", wait="answered")
+    request = ReindexRequest("tickets", force=True, filter="doc_key = 'a'", scope=side.scope)
+
+    plan = await side.node.plan(LOCAL, request)
+    job = await side.node.reindex(LOCAL, request)
+
+    async def over() -> bool:
+        return (await side.node.job(LOCAL, job["id"]))["state"] == "succeeded"
+
+    await eventually(over, what="the job is over")
+    assert plan["documents"] == 1
+    assert (await side.node.job(LOCAL, job["id"]))["reindexed"] == [side.uri.replace("t1", "a")]
+    with pytest.raises(errors.InvalidFilter):
+        await side.node.plan(LOCAL, ReindexRequest("tickets", filter="doc_key ="))
+
+
 async def test_a_jobs_documents_are_listed_by_state(side: Side):
     """Pages of a job's documents hold each once, and a state that is none is refused with the nearest."""
     for key in ("a", "b", "c"):
