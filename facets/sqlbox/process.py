@@ -28,7 +28,7 @@ _ERRORS: Mapping[str, type[errors.InvalidQuery]] = {
 
 
 class Process:
-    """A running process; after any failure but a statement's own it is dead, and says so by `usable`."""
+    """A running process; `usable` says whether it can be asked again: not after any failure but a statement's own."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -63,7 +63,7 @@ class Process:
         return self._process.returncode is None
 
     async def answer(self, request: Mapping[str, Any], ends_s: float) -> AsyncGenerator[dict[str, Any], None]:
-        """Return the frames of one answer, the last one with `end`; a process that is left before that is killed.
+        """Return the frames of one answer, the last one with `end`; whoever leaves before that must kill it.
 
         Raises:
             SqlRefused, SqlFailed, SqlTimeout, SqlTooLarge: what the process says, or how it came to its end.
@@ -89,8 +89,6 @@ class Process:
             raise await self._death() from error
         finally:
             self.idle_since_s = time.monotonic()
-            if not self.usable:
-                self.kill()
 
     def kill(self) -> None:
         """End the process at once; `wait` collects it."""

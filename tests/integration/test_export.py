@@ -163,6 +163,41 @@ def test_a_reader_always_finds_a_whole_snapshot(view: View, tmp_path: Path):
     assert set(found) == {(100, True, 100)}
 
 
+def test_current_is_there_at_every_moment(tmp_path: Path):
+    """Another process looks as fast as it can while the link is exchanged hundreds of times; it never misses it."""
+    with snapshots.making(tmp_path, datetime.now(UTC)) as new:
+        (new / "n").write_text("")
+    looking = subprocess.Popen(
+        [sys.executable, "-c", LOOK, str(tmp_path / "current")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert looking.stdout is not None
+    assert looking.stdout.readline() == b"looking\n"
+
+    for _ in range(200):
+        with snapshots.making(tmp_path, datetime.now(UTC)) as new:
+            (new / "n").write_text("")
+    found, _ = looking.communicate()
+
+    looks, missed = map(int, found.split())
+    assert looks > 100
+    assert missed == 0
+
+
+LOOK = """
+import os, select, sys
+print("looking", flush=True)
+looks = missed = 0
+while not select.select([sys.stdin], [], [], 0)[0]:
+    for _ in range(100):
+        looks += 1
+        try:
+            os.lstat(sys.argv[1])
+        except OSError:
+            missed += 1
+print(looks, missed)
+"""
+
+
 def test_who_has_a_snapshot_open_keeps_it_for_one_more(view: View, tmp_path: Path):
     """The one before stays for readers that resolved `current`; older ones go."""
     folders = []

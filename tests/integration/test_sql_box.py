@@ -25,13 +25,13 @@ from polling import eventually
 
 from facets import errors, tokens
 from facets.sqlbox import box as box_
-from facets.sqlbox import limits
+from facets.sqlbox import limits, residence
 from facets.sqlbox.box import SqlBox
 from facets.sqlbox.keeping import Made
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-RUNAWAY = "SELECT count(*) FROM range(100000000) a, range(100000000) b"
+RUNAWAY = "SELECT count(*) FROM range(1000000) a, range(1000000) b, range(1000000) c"
 FOREVER = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT max(n) FROM r"
 linux = pytest.mark.skipif(not memory.PAGES, reason="looks into /proc")
 
@@ -432,10 +432,17 @@ async def test_a_process_ends_with_its_parent(tmp_path: Path):
     )
     assert parent.stdout is not None
     pid = int(await parent.stdout.readline())
+    await eventually(lambda: cpu_s(pid) > 1.0, deadline_s=60, what="the statement is at work")
     parent.kill()
     await parent.wait()
 
     await eventually(lambda: not computing(pid), what="the process of the statement ends")
+
+
+def cpu_s(pid: int) -> float:
+    """Return how much processor time a process has had; it starts with some tenths of a second."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def computing(pid: int) -> bool:
@@ -452,11 +459,10 @@ from pathlib import Path
 import boxed
 async def main():
     async with boxed.boxed(Path(sys.argv[1])) as (box, _):
-        text = "SELECT count(*) FROM range(100000000) a, range(100000000) b"
+        text = "SELECT count(*) FROM range(1000000) a, range(1000000) b, range(1000000) c"
         call = asyncio.create_task(box.run(text, timeout_ms=60_000))
         while not box._pool.running:
             await asyncio.sleep(0.01)
-        await asyncio.sleep(0.3)
         print(next(iter(box._pool.running)).pid, flush=True)
         await call
 asyncio.run(main())
@@ -538,6 +544,14 @@ async def test_while_no_snapshot_can_be_made_the_last_one_serves(tmp_path: Path)
             assert await failing.run("SELECT count(*) FROM notes") == first
         finally:
             await failing.aclose()
+
+
+async def test_a_process_knows_its_memory():
+    """What a process watches itself by: it grows with what the process holds."""
+    before = residence.bytes_used()
+    held = bytearray(os.urandom(1 << 20) * 64)
+
+    assert residence.bytes_used() - before > len(held) / 2
 
 
 async def test_idle_processes_are_let_go(tmp_path: Path):
