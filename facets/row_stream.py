@@ -1,7 +1,7 @@
 """All hits of one search, however many: read in pages out of one snapshot, in order.
 
 What is held for it is a place of eight bytes for each hit, and the snapshot. Holding a snapshot costs nothing while
-nothing changes; every change that passes meanwhile keeps about 600 bytes more (measured, see docs/benchmarks.md), so
+nothing changes; every change that passes meanwhile keeps up to 900 bytes more (measured, see docs/benchmarks.md), so
 the view takes a snapshot back from a reader after `CHANGES_MAX` of them.
 """
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 PAGE_ROWS = 5_000
 """Rows of a page; each may cost a look through the whole table."""
-CHANGES_MAX = 500_000
-"""Changes that may pass while a reader holds its snapshot: about 300 MB."""
+CHANGES_MAX = 300_000
+"""Changes that may pass while a reader holds its snapshot: less than 300 MB."""
 
 Run = Callable[[Callable[[], list[dict[str, Any]]]], Awaitable[list[dict[str, Any]]]]
 
