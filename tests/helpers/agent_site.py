@@ -11,6 +11,8 @@ from pathlib import Path
 
 from polling import eventually
 
+from facets import errors
+from facets.node import LOCAL
 from streams import wiring
 from streams.node import PipelineNode, open_node
 from streams.pipeline import NewDocument, Pipeline
@@ -141,4 +143,13 @@ async def agent_node(folder: Path, rows: list[Row] | None = None) -> AsyncIterat
     """Open a node over a new folder with all documents, or these, answered."""
     given = documents() if rows is None else rows
     async with filled(folder, given) as pipeline, open_node(pipeline) as node:
+
+        async def known() -> bool:
+            try:
+                shown = [await node.collection(LOCAL, name) for name in ("support", "notes", "codes", "payroll")]
+            except errors.NotCaughtUp:  # a view is being built
+                return False
+            return sum(each["counts"]["indexed"] for each in shown) == len(given)
+
+        await eventually(known, deadline_s=60, what="the views know all answers")
         yield pipeline, node
