@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import runtimes
 from runtimes import Site
 from served import ServedPlace, Server, serving
 
@@ -21,11 +20,11 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def site(tmp_path: Path, server: Server) -> Iterator[Site]:
+def site(tmp_path: Path, server: Server) -> Site:
     """An empty local place."""
-    with runtimes.made("local", tmp_path, str) as made:
-        made.place = ServedPlace(tmp_path, server)
-        yield made
+    made = Site("local", tmp_path, {})
+    made.place = ServedPlace(tmp_path, server)
+    return made
 
 
 def lines_file(site: Site, *bodies: str) -> Path:
