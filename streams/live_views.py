@@ -175,6 +175,14 @@ class LiveViews:
         self.wake()
         await looked.wait()
 
+    async def looked_since(self, limit_s: float) -> None:
+        """Wait until a look has ended that began after this call, without asking for one; `limit_s` at most."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                if self.begun_s is not None:
+                    await self._looked.wait()
+                await self._looked.wait()
+
     async def caught_up(self) -> None:
         """Wait until a look has ended that began after this call: it saw all that was committed before."""
         if self.begun_s is not None:

@@ -39,6 +39,8 @@ log = structlog.get_logger(__name__)
 TOKEN_CHARS_MAX = 512
 SQL_FOLDER = "sql"
 """In the data folder: snapshots for statements, while they are needed."""
+NEW_TOKEN_S = 1.0
+"""How long a token that is not known waits for a look at the store; those come four times a second."""
 STORE_S = 5.0
 """How long a read of the store may take; the store itself tries for longer."""
 
@@ -73,14 +75,20 @@ class PipelineNode:
     # Who asks
 
     async def authenticate(self, token: str | None) -> Caller | None:
-        """Return whose token this is; see `Node`. Tokens are compared by their hashes, which tell nothing by time."""
-        known = self.views.known
+        """Return whose token this is; see `Node`. Tokens are compared by their hashes, which tell nothing by time.
+
+        A token that is not known may have been made a moment ago: the next look at the store is waited for, which
+        costs whoever guesses a quarter of a second, and the store nothing.
+        """
         if token is None:
-            return LOCAL if self._loopback and not known.has_credentials else None
+            return LOCAL if self._loopback and not self.views.known.has_credentials else None
         given = credentials.digest(token[:TOKEN_CHARS_MAX])
         if hmac.compare_digest(given, self._secret):
             return rights.COMMAND
-        found = known.by_digest.get(given)
+        found = self.views.known.by_digest.get(given)
+        if found is None:
+            await self.views.looked_since(NEW_TOKEN_S)
+            found = self.views.known.by_digest.get(given)
         if found is None:
             return None
         return Caller(found.id, frozenset(found.rights), found.scope)  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from serving import local_node, reader, writer
 from facets import errors, tokens
 from facets.node import LOCAL, Caller, Freshness, ReindexRequest, Right
 from facets.selection import selection_of
+from storage import credentials
 from streams.node import PipelineNode
 from streams.pipeline import Pipeline
 
@@ -392,6 +393,27 @@ async def test_failures_say_why(side: Side):
     assert [(each["uri"], each["reason"]) for each in found] == [(side.uri, failing["reason"])]
     assert found[0]["message"]
     assert (await side.node.strip(side.caller, "tickets"))["failed"] == {failing["reason"]: 1}
+
+
+async def test_a_token_opens_at_once_what_it_says(side: Side):
+    """A token is known the moment it was made, nobody's is nobody's, and a revoked one is that within a second."""
+    token = credentials.new_token()
+    made = await side.pipeline.store.write(
+        credentials.create, uuid.uuid4().hex, token, name="", rights=("read",), scope=side.scope
+    )
+
+    found = await side.node.authenticate(token)
+    assert found == Caller(made.id, frozenset[Right]({"read"}), side.scope)
+    assert await side.node.authenticate("flt_nobodys") is None
+    assert await side.node.authenticate(None) is None
+    assert await side.node.needs_tokens()
+    await side.pipeline.store.write(credentials.revoke, made.id)
+
+    async def gone() -> bool:
+        return await side.node.authenticate(token) is None
+
+    await eventually(gone, what="the revoked token opens nothing")
+    assert await side.node.authenticate(None) is None
 
 
 async def test_statements_see_all_that_a_search_sees(side: Side):
