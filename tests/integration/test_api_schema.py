@@ -7,6 +7,7 @@ run of many examples has FACETLINE_LARGE=1.
 import os
 from collections.abc import Iterator
 
+import httpx
 import hypothesis
 import pytest
 import schemathesis
@@ -74,3 +75,17 @@ def test_requests_are_answered_as_the_document_says(
         case.call_and_validate(headers=server[1], excluded_checks=UNTOLD)
 
     ask()
+
+
+def test_nothing_of_a_request_is_in_the_log(server: tuple[ServeProcess, dict[str, str]]):
+    """At its most talkative the server logs which route was asked, and neither bodies, tokens nor parameters."""
+    made, headers = server
+    given = {"filter": "state_title = 'hidden words'", "at_least": "hidden-token"}
+    asked = httpx.get(f"{made.url}/v1/collections/tickets/search", params=given, headers=headers)
+    refused = httpx.get(f"{made.url}/v1/jobs", headers={"Authorization": "Bearer hidden-token"})
+
+    assert (asked.status_code, refused.status_code) == (400, 401)
+    said = made.log.read_text()
+    assert "/v1/collections/{collection}/search" in said
+    hidden = ["hidden", headers["Authorization"].removeprefix("Bearer "), *small_api.BODIES]
+    assert [each for each in hidden if each in said] == []

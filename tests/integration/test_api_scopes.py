@@ -104,7 +104,7 @@ def reads(bobs_token: str) -> dict[tuple[str, str], list[tuple[str, Any]]]:
         ("GET", "/openapi.json"): [("/openapi.json", None)],
         ("GET", "/v1/problems/{name}"): [("/v1/problems/busy", None)],
         ("*", "/v1/{rest:path}"): [("/v1/nothing", None)],
-        ("POST", "/mcp"): [("/mcp", each) for each in tools],
+        ("*", "/mcp"): [("/mcp", each) for each in tools],
         ("GET", "/"): [("/", None)],
         ("GET", "/{collection}"): [*((f"/{each}", None) for each in pages), ("/tickets?f.topic=billing", None)],
         ("GET", "/{collection}/{uri:path}"): [
