@@ -1,9 +1,12 @@
 """Sources: where the tools get what they say, always as one caller. Over a node here; over HTTP in `remote`."""
 
-from collections.abc import Mapping
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+from facets import errors
 from facets.agents.tools import Extra
 from facets.definitions import Definitions
 from facets.node import Caller, Freshness, Node, ReindexRequest, Right
@@ -14,6 +17,10 @@ NEEDS: Mapping[Extra, Right] = {"sql": "sql", "write": "write", "delete": "write
 SQL_TIMEOUT_MS = 5_000
 WRITE_TIMEOUT_S = 10.0
 KNOWN_MS = 5_000
+PATIENCE_S = 2.0
+"""For a view that is being built: others wait for the same slot meanwhile. Who serves one agent alone has more."""
+LOOK_EVERY_S = 0.1
+T = TypeVar("T")
 
 
 class Source(Protocol):
@@ -72,10 +79,11 @@ def readable(definitions: Definitions) -> Definitions:
 
 @dataclass(frozen=True, slots=True)
 class NodeSource:
-    """A node, asked by one caller."""
+    """A node, asked by one caller; views that are still being built are waited for, `patience_s` seconds."""
 
     node: Node
     caller: Caller
+    patience_s: float = PATIENCE_S
 
     @property
     def rights(self) -> frozenset[Right]:
@@ -93,11 +101,12 @@ class NodeSource:
 
     async def collections(self) -> list[dict[str, Any]]:
         """Return the collections that agents may see."""
-        return await self.node.collections(self.caller, agents=True)
+        return await self._patiently(lambda: self.node.collections(self.caller, agents=True))
 
     async def search(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Search."""
-        return await self.node.search(self.caller, selection_of(fields))
+        selection = selection_of(fields)
+        return await self._patiently(lambda: self.node.search(self.caller, selection))
 
     async def get(self, uri: str) -> dict[str, Any]:
         """Return a document."""
@@ -105,7 +114,8 @@ class NodeSource:
 
     async def sql(self, text: str, limit: int) -> dict[str, Any]:
         """Run a statement."""
-        return await self.node.sql(self.caller, text, {}, limit=limit, timeout_ms=SQL_TIMEOUT_MS, agents=True)
+        bounds = {"limit": limit, "timeout_ms": SQL_TIMEOUT_MS}
+        return await self._patiently(lambda: self.node.sql(self.caller, text, {}, **bounds, agents=True))
 
     async def write(self, uri: str, body: str | None, state: dict[str, Any] | None) -> dict[str, Any]:
         """Write a document."""
@@ -131,3 +141,13 @@ class NodeSource:
     async def job(self, job_id: str) -> dict[str, Any]:
         """Return a job."""
         return await self.node.job(self.caller, job_id)
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        ends = time.monotonic() + self.patience_s
+        while True:
+            try:
+                return await ask()
+            except errors.NotCaughtUp:
+                if time.monotonic() >= ends:
+                    raise
+            await asyncio.sleep(LOOK_EVERY_S)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from facets.definitions import Definition
     from streams.settings import Settings
 
+BUILD_S = 60.0
+"""How long an agent's first call may wait for the views, which are built when the command starts."""
 Format = Literal["mcp", "openai", "openai-responses", "anthropic"]
 Url = Annotated[
     str | None, typer.Option("--url", help="A running serve to ask; by default what serves the data folder, or none.")
@@ -132,7 +134,7 @@ async def _source(settings: "Settings", url: str | None, allowed: "tuple[Extra, 
         wiring.open_pipeline(settings, classify=changes, writes=changes) as pipeline,
         open_node(pipeline) as node,
     ):
-        yield NodeSource(node, LOCAL)
+        yield NodeSource(node, LOCAL, patience_s=BUILD_S)
 
 
 def _server(settings: "Settings", url: str | None) -> tuple[str, str | None] | None:

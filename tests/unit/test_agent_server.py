@@ -16,8 +16,10 @@ from polling import eventually
 
 from facets import errors
 from facets.agents import server, stdio
+from facets.agents.sources import NodeSource
 from facets.agents.toolbox import Toolbox
 from facets.definitions import Definitions
+from facets.node import LOCAL
 
 
 class Source:
@@ -90,6 +92,30 @@ async def test_tools_that_cannot_be_listed_say_why():
     async with client_of(source) as client:
         with pytest.raises(MCPError, match="store of record cannot be reached"):
             await client.list_tools()
+
+
+class Building:
+    """A node whose views are there at the third look."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    async def collections(self, caller: Any, *, agents: bool) -> list[str]:
+        """Fail at first."""
+        self.looks += 1
+        if self.looks < 3:
+            raise errors.NotCaughtUp
+        return ["tickets"]
+
+
+async def test_views_that_are_being_built_are_waited_for():
+    """Who asks while a view is being built gets his answer when it is there, or the error when his patience ends."""
+    node: Any = Building()
+
+    with pytest.raises(errors.NotCaughtUp):
+        await NodeSource(node, LOCAL, patience_s=0).collections()
+    assert await NodeSource(node, LOCAL, patience_s=30).collections() == ["tickets"]
+    assert node.looks == 3
 
 
 async def test_changes_are_told_once():
