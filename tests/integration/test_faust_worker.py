@@ -143,6 +143,7 @@ async def test_killed_between_commit_and_acknowledgement(
         ended = await asyncio.to_thread(process.wait, 60)
     applied_before = len(await versions(store))
     with kafka_worker.running(settings, sqlite_url, cython=cython, commit_interval_s=NEVER_S) as process:
+        await asyncio.to_thread(kafka_worker.wait_assigned, process)  # by then it knows what SIGTERM means
         await eventually(lambda: _documents(store, 40), deadline_s=40)
         process.send_signal(signal.SIGTERM)
         stopped = await asyncio.to_thread(process.wait, 30)
