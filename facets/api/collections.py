@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from facets.api import models, replies, row_streams
+from facets.api import models, replies, reply_models, row_streams
 from facets.api.call import Call, Declared
 from facets.api.documents import freshness
 from facets.api.problems import Problem
@@ -164,7 +164,7 @@ ROUTES = (
         listed,
         "read",
         "List the collections",
-        {200: {replies.JSON: models.Collections}},
+        {200: {replies.JSON: reply_models.Collections}},
         parameters=models.Nothing,
     ),
     Declared(
@@ -173,7 +173,7 @@ ROUTES = (
         shown,
         "read",
         "Show a collection: questions, options, counts by status",
-        {200: {replies.JSON: models.Collection}},
+        {200: {replies.JSON: reply_models.Collection}},
         parameters=models.Nothing,
         problems=("unknown-collection",),
     ),
@@ -183,7 +183,7 @@ ROUTES = (
         search_by_address,
         "read",
         "Search, by an address that can be kept",
-        {200: {replies.JSON: models.SearchReply, **_ROWS}, 304: {}},
+        {200: {replies.JSON: reply_models.SearchReply, **_ROWS}, 304: {}},
         parameters=models.SearchParameters,
         problems=_SEARCH,
         request_headers=("If-None-Match",),
@@ -194,7 +194,7 @@ ROUTES = (
         search_by_body,
         "read",
         "Search, by a JSON body",
-        {200: {replies.JSON: models.SearchReply}},
+        {200: {replies.JSON: reply_models.SearchReply}},
         parameters=models.Nothing,
         body=models.Search,
         problems=("invalid-json", "invalid-request", "unsupported-media-type", *_SEARCH),

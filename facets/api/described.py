@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from facets.api import models, problems
+from facets.api import problems, reply_models
 from facets.api.call import Declared
 from facets.api.problem_types import KINDS
 
@@ -52,7 +52,7 @@ def operation(declared: Declared) -> dict[str, Any]:
 
 def components(routes: Iterable[Declared]) -> dict[str, Any]:
     """Return the schemas of all models that the routes name."""
-    found: dict[type[BaseModel], str] = {models.ProblemReply: "serialization"}
+    found: dict[type[BaseModel], str] = {reply_models.ProblemReply: "serialization"}
     for declared in routes:
         if declared.body is not None:
             found[declared.body] = "validation"
@@ -159,7 +159,7 @@ def _problems(declared: Declared) -> dict[str, Any]:
     return {
         str(status): {
             "description": ", ".join(f"`{name}`" for name in names),
-            "content": {problems.MEDIA_TYPE: {"schema": _reference(models.ProblemReply)}},
+            "content": {problems.MEDIA_TYPE: {"schema": _reference(reply_models.ProblemReply)}},
         }
         for status, names in sorted(by_status.items())
     }

@@ -5,7 +5,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from starlette.responses import Response
 
-from facets.api import models, reading, replies
+from facets.api import models, reading, replies, reply_models
 from facets.api.call import Call, Declared
 from facets.api.problems import Problem
 from facets.node import Freshness
@@ -101,7 +101,7 @@ ROUTES = (
         put,
         "write",
         "Write a document, which clears its facets",
-        {200: {replies.JSON: models.Written}, 202: {replies.JSON: models.Accepted}},
+        {200: {replies.JSON: reply_models.Written}, 202: {replies.JSON: reply_models.Accepted}},
         parameters=models.Waited,
         body=models.Write,
         problems=("invalid-json", "invalid-request", "unsupported-media-type", *_REFUSALS),
@@ -113,7 +113,7 @@ ROUTES = (
         get,
         "read",
         "Show a document whole",
-        {200: {replies.JSON: models.Document}, 304: {}},
+        {200: {replies.JSON: reply_models.Document}, 304: {}},
         parameters=models.Fresh,
         missing="document-not-found",
         problems=("document-not-found", "unknown-collection", "write-refused", "cursor-mismatch", "not-caught-up"),
@@ -125,7 +125,7 @@ ROUTES = (
         delete,
         "write",
         "Delete a document; an absent one is deleted already",
-        {200: {replies.JSON: models.Written}, 202: {replies.JSON: models.Accepted}},
+        {200: {replies.JSON: reply_models.Written}, 202: {replies.JSON: reply_models.Accepted}},
         parameters=models.Waited,
         problems=_REFUSALS,
         request_headers=("Idempotency-Key",),
@@ -136,7 +136,7 @@ ROUTES = (
         event,
         "write",
         "Show what became of a write, to the credential that wrote it",
-        {200: {replies.JSON: models.Event}},
+        {200: {replies.JSON: reply_models.Event}},
         parameters=models.Nothing,
         missing="event-not-found",
         problems=("event-not-found",),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from starlette.responses import Response
 
-from facets.api import access, models, problem_types, replies
+from facets.api import access, models, problem_types, replies, reply_models
 from facets.api.call import Call, Declared
 from facets.api.problems import Problem
 from facets.node import Check
@@ -80,7 +80,7 @@ ROUTES = (
         livez,
         None,
         "Say whether the process works",
-        {200: {replies.JSON: models.Health}},
+        {200: {replies.JSON: reply_models.Health}},
         parameters=models.Verbose,
         problems=("not-alive",),
     ),
@@ -90,7 +90,7 @@ ROUTES = (
         readyz,
         None,
         "Say whether the process can serve; `verbose` lists what was looked at",
-        {200: {replies.JSON: models.Health}},
+        {200: {replies.JSON: reply_models.Health}},
         parameters=models.Verbose,
         problems=("not-ready", "unauthorized", "forbidden"),
     ),
@@ -110,7 +110,7 @@ ROUTES = (
         kind,
         "read",
         "Explain a kind of problem",
-        {200: {replies.JSON: models.ProblemKind}},
+        {200: {replies.JSON: reply_models.ProblemKind}},
         parameters=models.Nothing,
         problems=("problem-not-found",),
     ),

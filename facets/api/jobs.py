@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from facets.api import models, reading, replies
+from facets.api import models, reading, replies, reply_models
 from facets.api.call import Call, Declared
 from facets.node import ReindexRequest
 
@@ -61,7 +61,7 @@ ROUTES = (
         reindex,
         "admin",
         "Ask again, in a job",
-        {202: {replies.JSON: models.Job}, 200: {replies.JSON: models.Plan}},
+        {202: {replies.JSON: reply_models.Job}, 200: {replies.JSON: reply_models.Plan}},
         parameters=models.Nothing,
         body=models.Reindex,
         body_needed=False,
@@ -77,7 +77,7 @@ ROUTES = (
         listed,
         "admin",
         "List the newest jobs",
-        {200: {replies.JSON: models.Jobs}},
+        {200: {replies.JSON: reply_models.Jobs}},
         parameters=models.Nothing,
     ),
     Declared(
@@ -86,7 +86,7 @@ ROUTES = (
         shown,
         "admin",
         "Show a job",
-        {200: {replies.JSON: models.Job}},
+        {200: {replies.JSON: reply_models.Job}},
         parameters=models.Nothing,
         missing="job-not-found",
         problems=_FOUND,
@@ -97,7 +97,7 @@ ROUTES = (
         items,
         "admin",
         "List a job's documents by their state",
-        {200: {replies.JSON: models.ItemsReply}},
+        {200: {replies.JSON: reply_models.ItemsReply}},
         parameters=models.Items,
         missing="job-not-found",
         problems=(*_FOUND, "invalid-query", "cursor-mismatch"),
@@ -108,7 +108,7 @@ ROUTES = (
         cancel,
         "admin",
         "Cancel a job",
-        {200: {replies.JSON: models.Job}},
+        {200: {replies.JSON: reply_models.Job}},
         parameters=models.Nothing,
         missing="job-not-found",
         problems=_FOUND,

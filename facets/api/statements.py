@@ -4,7 +4,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from facets.api import models, replies, row_streams
+from facets.api import models, replies, reply_models, row_streams
 from facets.api.call import Call, Declared
 from facets.api.problems import Problem
 
@@ -44,7 +44,7 @@ ROUTES = (
         by_body,
         "sql",
         "Run one statement that reads only",
-        {200: {replies.JSON: models.SqlReply}},
+        {200: {replies.JSON: reply_models.SqlReply}},
         parameters=models.Nothing,
         body=models.Statement,
         everywhere=True,
