@@ -133,7 +133,7 @@ _QUERIES: Mapping[str, type[errors.InvalidQuery]] = {
     "sql-timeout": errors.SqlTimeout,
     "sql-too-large": errors.SqlTooLarge,
 }
-_PLACED: Mapping[str, type[errors.InvalidFilter | errors.SqlFailed]] = {
+_PLACED: Mapping[str, type[errors.InvalidText]] = {
     "filter-syntax": errors.InvalidFilter,
     "sql-error": errors.SqlFailed,
 }

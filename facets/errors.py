@@ -173,10 +173,8 @@ class UnknownValue(InvalidQuery):
     code = "unknown-value"
 
 
-class InvalidFilter(InvalidQuery):
-    """The filter cannot be read; `line` and `column` count from 1 where they are known."""
-
-    code = "filter-syntax"
+class InvalidText(InvalidQuery):
+    """A text of the request cannot be read; `line` and `column` count from 1 where they are known."""
 
     def __init__(
         self, message: str, *, allowed: Iterable[str] = (), line: int | None = None, column: int | None = None
@@ -184,6 +182,12 @@ class InvalidFilter(InvalidQuery):
         super().__init__(message, allowed=allowed)
         self.line = line
         self.column = column
+
+
+class InvalidFilter(InvalidText):
+    """The filter cannot be read."""
+
+    code = "filter-syntax"
 
 
 class SearchTimeout(InvalidQuery):
@@ -207,17 +211,10 @@ class SqlRefused(InvalidQuery):
     code = "sql-not-read-only"
 
 
-class SqlFailed(InvalidQuery):
-    """The statement is wrong: its words, a name or a value; `line` and `column` count from 1 where they are known."""
+class SqlFailed(InvalidText):
+    """The statement is wrong: its words, a name or a value."""
 
     code = "sql-error"
-
-    def __init__(
-        self, message: str, *, allowed: Iterable[str] = (), line: int | None = None, column: int | None = None
-    ) -> None:
-        super().__init__(message, allowed=allowed)
-        self.line = line
-        self.column = column
 
 
 class SqlTimeout(InvalidQuery):
