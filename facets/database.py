@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from facets import parquet_sql, table_sql, tables
+from facets import connecting, parquet_sql, table_sql, tables
 from facets.errors import SearchTimeout
 from facets.scratch import Scratch
 
@@ -21,14 +21,9 @@ SEARCH_S_MAX = 20.0
 
 def open_private(scratch: Scratch | None, exports: Sequence[Path]) -> "duckdb.DuckDBPyConnection":
     """Return a connection to a new database, in memory or in the scratch folder; it can write to `exports` at most."""
-    import duckdb
-
-    connection = duckdb.connect(
-        config={
+    connection = connecting.connect(
+        {
             "threads": _threads(),
-            # Nothing is ever read from or fetched into this process behind our back.
-            "autoinstall_known_extensions": "false",
-            "autoload_known_extensions": "false",
             # Cells of Python objects are text, whatever a sample of them looks like (which would take pandas).
             "pandas_analyze_sample": "0",
             "temp_directory": "" if scratch is None else str(scratch.folder / "spill"),

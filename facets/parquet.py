@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from facets import errors, parquet_sql, tokens
+from facets import connecting, errors, parquet_sql, tokens
 from facets.tables import Table
 
 MANIFEST = "manifest.json"
@@ -87,18 +87,14 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def _write_answers(folder: Path, tables: Sequence[Table]) -> int:
-    import duckdb
-
-    config: dict[str, str | bool | int | float | list[str]] = {
+    config: dict[str, str | int] = {
         "threads": 2,
         "memory_limit": MEMORY,
         "temp_directory": "",
         "preserve_insertion_order": "false",
-        "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false",
     }
     path = folder / f"{parquet_sql.ANSWERS}.parquet"
-    with duckdb.connect(config=config) as connection:
+    with connecting.connect(config) as connection:
         connection.execute(f"SET allowed_directories = [{parquet_sql.quoted(folder)}]")
         connection.execute("SET enable_external_access = false")
         [(rows,)] = connection.execute(parquet_sql.answers(tables, folder, path)).fetchall()

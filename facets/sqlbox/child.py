@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from facets import connecting
 from facets.sqlbox import frames, limits, residence, statement, values
 
 if TYPE_CHECKING:
@@ -113,17 +114,13 @@ class Opened:
     """One snapshot as DuckDB sees it: a view of each file, by a name without a path."""
 
     def __init__(self, folder: str, tables: Sequence[str]) -> None:
-        import duckdb
-
         self.folder = folder
         os.chdir(folder)
-        self.connection = duckdb.connect(
-            config={
+        self.connection = connecting.connect(
+            {
                 "threads": 1,  # one statement, one core
                 "memory_limit": f"{limits.MEMORY_MB}MB",
                 "temp_directory": "",
-                "autoinstall_known_extensions": "false",
-                "autoload_known_extensions": "false",
                 "allow_community_extensions": "false",
                 "python_enable_replacements": "false",
                 "errors_as_json": "true",
@@ -133,7 +130,6 @@ class Opened:
         for name in tables:
             self.connection.execute(f"CREATE VIEW \"{name}\" AS SELECT * FROM read_parquet('{name}.parquet')")  # noqa: S608
         self.connection.execute(f"SET allowed_paths = [{files}]")
-        self.connection.execute("SET enable_progress_bar = false")
         self.connection.execute("SET enable_external_access = false")
         self.connection.execute("SET lock_configuration = true")
         self.refused = statement.refused_functions(self.connection)

@@ -102,6 +102,13 @@ def test_packages_open_with_a_docstring_only(file: Path) -> None:
     assert isinstance(body[0].value, ast.Constant)
 
 
+def test_databases_are_opened_in_one_place() -> None:
+    """No other file opens a DuckDB connection, so that what all of them are set to is set there."""
+    openers = [str(file.relative_to(ROOT)) for file in sources() if "duckdb.connect(" in file.read_text()]
+
+    assert openers == ["facets/connecting.py"]
+
+
 def test_functions_are_short() -> None:
     """No function is longer than 70 lines, its docstring included."""
     long = [
