@@ -54,14 +54,16 @@ def place(tx: engine.Tx) -> Place:
     )
 
 
-def page(tx: engine.Tx, after: int, limit: int, collection: str) -> tuple[list[Shown], int]:
-    """Return what `shown` does, and the feed's end at that moment.
+def page(tx: engine.Tx, after: int, limit: int, collection: str) -> tuple[list[Shown], int, frozenset[str]]:
+    """Return what `shown` does, the feed's end at that moment, and what of the collection had no number then.
 
     A page that is shorter than `limit` is the last one: who has taken it holds every document of the collection at
-    least as it was numbered up to that end.
+    least as it was numbered up to that end, apart from those without a number. They have changed since they were
+    numbered, and are read neither as they were nor as they are. Of them there are at most `NUMBERED_MAX + 1`.
     """
-    highest = end(tx)
-    return shown(tx, after, limit, collection), highest
+    query = sa.select(_DOCUMENTS.c.uri).where(UNNUMBERED, batches.unindexed(_DOCUMENTS.c.collection) == collection)
+    changed = frozenset(tx.execute(query.limit(NUMBERED_MAX + 1)).scalars())
+    return shown(tx, after, limit, collection), end(tx), changed
 
 
 def number(tx: engine.Tx, limit: int = NUMBERED_MAX) -> int:

@@ -97,7 +97,7 @@ async def _holds(views: LiveViews, live: Live, token: tokens.Token) -> bool:
         case tokens.FeedToken(position=position):
             return live.reached >= position
         case tokens.ScopeToken(collection=name, scope=scope, changes=changes) if name == collection:
-            if not live.complete:
+            if not live.complete or any(uri.startswith(f"@{scope}/") for uri in live.between):
                 return False
             [[(found,)]] = await views.read(live.view.look, collection, lambda table: overview.changes(table, scope))
             return bool(found >= changes)

@@ -5,7 +5,8 @@ One loop looks where the store stands, several times a second and at once after 
 whose questions changed gets a new view beside the old one, which answers until the new one has caught up.
 
 `reached` of a view is a place in the feed: every document of the collection is in it, at least as it was numbered up to
-there. It is what tokens are held against; the view itself may be further on in the middle of a long way.
+there. It is what tokens are held against; the view itself may be further on in the middle of a long way, or because a
+document that changed between its numbering and the reading is yet to come.
 """
 
 import asyncio
@@ -49,14 +50,31 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class Live:
-    """One collection's view. `complete` False: it is in the middle of a long way, and `reached` is where it began."""
+    """One collection's view. `complete` False: it is in the middle of a long way, and `reached` is where it began.
+
+    `between` are the documents that had changed and had no number when the view last came to the end: it may hold them
+    older than they have been read elsewhere. `owed` are those of an earlier end, `due`, that have not come since.
+    """
 
     definition: Definition
     view: View
     reached: int = 0
     complete: bool = True
+    between: frozenset[str] = frozenset()
+    owed: frozenset[str] = frozenset()
+    due: int = 0
     users: int = 0
     retired: bool = False
+
+    def came_to(self, end: int, between: frozenset[str]) -> None:
+        """Note that everything was taken in up to an end of the feed, apart from the documents `between`."""
+        self.complete, self.between = True, between
+        if len(between) > feed.NUMBERED_MAX:  # there are more than are named
+            return
+        self.owed &= between  # the others have been numbered anew, and taken in
+        if not self.owed:
+            self.reached = max(self.reached, self.due if between else end)
+            self.owed, self.due = between, end
 
 
 @dataclass(frozen=True)
@@ -236,7 +254,7 @@ class LiveViews:
         if self._failure is not None:
             raise self._failure
         place = await self._store.read(feed.place)  # 1
-        before, self._place = self._place, place
+        before = self._place
         if before is not None and (place.store_id != before.store_id or place.end < before.end):
             log.warning("view_starts_over", store=place.store_id, end=place.end)
             self._store.store_id, before = place.store_id, None
@@ -249,6 +267,7 @@ class LiveViews:
             _, active = await self._store.read(definitions.active)
             self.known = Known(active, self.known.by_digest, self.known.has_credentials)
             await self._retire([name for name in self._lives if name not in active.by_name])
+        self._place = place  # not before: what could not be read now is read by the next look
         self._build_what_is_missing()
         moved = place.unnumbered
         while moved and await self._store.write(feed.number) >= feed.NUMBERED_MAX:  # 3
@@ -266,7 +285,7 @@ class LiveViews:
             records: list[Shown] = []
             last = False
             while not last and len(records) < self._taken_max:
-                found, end = await self._store.read(feed.page, at, self._page, live.definition.name)
+                found, end, between = await self._store.read(feed.page, at, self._page, live.definition.name)
                 records += found
                 at = found[-1].feed_seq if found else at
                 last = len(found) < self._page
@@ -276,7 +295,7 @@ class LiveViews:
                 await asyncio.to_thread(live.view.apply, records)
                 taken = True
             if last:
-                live.reached, live.complete = end, True
+                live.came_to(end, between)
                 self.end = max(self.end, end)
                 return taken
 

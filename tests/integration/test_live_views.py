@@ -4,7 +4,7 @@ Method: a real store, and the loop's looks made one by one by the test; a store 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ import stored
 from facets import errors, tokens
 from facets.node import NOW, Caller, Freshness, Right
 from facets.selection import Selection
-from storage import engine, feed, tables
+from storage import credentials, definitions, engine, feed, tables
 from streams import freshness, node_health
 from streams.live_views import LiveViews
 
@@ -30,6 +30,7 @@ class Away:
         self.away = False
         self.reads = 0
         self.before_read: Callable[[], None] = lambda: None
+        self.instead: dict[Any, Callable[[], Awaitable[None]]] = {}
         self._store = store
 
     @property
@@ -46,6 +47,8 @@ class Away:
         self._check()
         self.before_read()
         self.reads += 1
+        if function in self.instead:
+            await self.instead.pop(function)()
         return await self._store.read(function, *given)
 
     async def write(self, function: Any, *given: Any) -> Any:
@@ -157,6 +160,89 @@ async def test_a_reader_never_goes_back_between_nodes(store: engine.Store):
         await freshness.reached(behind, store, "notes", wanted, 50, None)
 
         assert await found(behind) == ["notes/a"]
+
+
+async def test_what_changed_between_its_number_and_the_reading_is_waited_for(store: engine.Store):
+    """A document that changes again after it was numbered is in no page; till it comes, no token of it is honoured."""
+    front = Away(store)
+    async with looking(front) as views:
+        await store.write(stored.write, {"notes/a": "1", "notes/b": "1"})
+        await store.write(feed.number)
+        wanted = [tokens.FeedToken(store.store_id, await store.read(feed.end))]
+
+        async def change() -> None:
+            await store.write(stored.write, {"notes/a": "2"})
+
+        front.instead[feed.page] = change
+        await views.look()
+        assert await found(views) == ["notes/b"]
+
+        with pytest.raises(errors.NotCaughtUp):
+            await freshness.reached(views, front, "notes", wanted, 50, None)  # type: ignore[arg-type]
+        await views.look()
+        await freshness.reached(views, front, "notes", wanted, 50, None)  # type: ignore[arg-type]
+
+        assert await found(views) == ["notes/a", "notes/b"]
+
+
+async def test_a_scopes_count_says_nothing_while_a_document_of_it_is_between(store: engine.Store):
+    """A higher count of changes is no proof while a document of the scope has changed and was not read again."""
+    await store.write(stored.defined, "scoped")
+    front = Away(store)
+    async with looking(front) as views:
+        await store.write(stored.write, {"@s/scoped/a": "1", "@s/scoped/b": "1", "@t/scoped/a": "1"})
+        await views.look()
+
+        async def change() -> None:
+            await store.write(stored.write, {"@s/scoped/a": "2"})
+
+        await store.write(stored.write, {"@s/scoped/b": "2"})
+        front.instead[feed.page] = change
+        await views.look()
+        mine, other = (tokens.ScopeToken(store.store_id, "scoped", scope, 1) for scope in "st")
+
+        await freshness.reached(views, front, "scoped", [other], 50, "t")  # type: ignore[arg-type]
+        with pytest.raises(errors.NotCaughtUp):
+            await freshness.reached(views, front, "scoped", [mine], 50, "s")  # type: ignore[arg-type]
+        await views.look()
+        await freshness.reached(views, front, "scoped", [mine], 50, "s")  # type: ignore[arg-type]
+
+
+async def test_a_document_that_never_stands_still_holds_up_what_is_after_it_alone(store: engine.Store):
+    """With a document between at every look, `reached` follows once the documents owed have come, whoever is next."""
+    async with looking(store) as views, views.using("notes") as live:
+        steps = [(10, {"a"}), (20, {"a", "b"}), (30, {"b"}), (40, {"c"}), (50, set())]
+        live.reached = 5
+        reached = []
+
+        for end, between in steps:
+            live.came_to(end, frozenset(between))
+            reached.append(live.reached)
+
+        assert reached == [5, 5, 10, 30, 50]
+
+
+@pytest.mark.parametrize("function", [credentials.in_force, definitions.active])
+async def test_what_could_not_be_read_is_read_by_the_next_look(store: engine.Store, function: Any):
+    """A store that goes away in the middle of a look hides no revoked token and no changed questions for good."""
+    await store.write(credentials.create, "c", "t", name="", rights=["read"], scope=None)
+    front = Away(store)
+    async with looking(front) as views:
+        await store.write(credentials.revoke, "c")
+        await store.write(stored.defined, "mails", "others")
+
+        front.instead[function] = _away
+        with pytest.raises(errors.StoreUnavailable):
+            await views.look()
+        await views.look()
+
+        assert views.known.by_digest == {}
+        assert "others" in views.known.definitions.by_name
+
+
+async def _away() -> None:
+    """Be away, once."""
+    raise errors.StoreUnavailable("away")
 
 
 async def test_a_view_in_the_middle_of_a_long_way_has_not_reached_it(store: engine.Store):
