@@ -94,6 +94,7 @@ class RowStream:
         self._reader = reader
         self._run = run
         self._held = held
+        self._closing: asyncio.Task[None] | None = None
         self.columns: Sequence[str] = reader.columns
         self.total = reader.total
         self.token = reader.token
@@ -108,6 +109,11 @@ class RowStream:
             yield page
 
     async def aclose(self) -> None:
-        """Give the snapshot up; safe to call twice."""
+        """Give the snapshot up, to the end even if whoever waits for it is cancelled; safe to call twice."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name="rows: close")
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         await asyncio.to_thread(self._reader.close)  # it may have to wait for a page
         await self._held.aclose()

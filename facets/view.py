@@ -99,6 +99,11 @@ class View:
         """The tables that are searched, by collection."""
         return self._tables
 
+    @property
+    def readers(self) -> int:
+        """How many readers hold a snapshot now."""
+        return len(self._readers)
+
     def define(self, definitions: Definitions) -> None:
         """Search these collections from now on.
 

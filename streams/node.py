@@ -67,6 +67,7 @@ class PipelineNode:
         self._loopback = loopback
         self._secret = credentials.digest(secret) if secret else ""
         self._following: asyncio.Task[None] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
 
     def followed_by(self, task: "asyncio.Task[None]") -> None:
         """Name the task that keeps the views, for health."""
@@ -214,10 +215,25 @@ class PipelineNode:
         """Return all that a selection finds, of one snapshot; its view stays until the rows are closed."""
         selection = self._selection(caller, selection)
         await self._reached(caller, selection.collection, freshness)
+        opening = asyncio.create_task(self._open_rows(selection), name="rows: open")
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # A thread makes the reader, whoever waits for it: without this its snapshot would be held for ever.
+            opening.add_done_callback(self._close_unwanted)
+            raise
+
+    async def _open_rows(self, selection: Selection) -> RowStream:
         async with self._measured("rows"), contextlib.AsyncExitStack() as stack:
             live = await stack.enter_async_context(self.views.using(selection.collection))
             reader = await self.views.read(live.view.reader, selection)
             return RowStream(reader, self.views.read, stack.pop_all())
+
+    def _close_unwanted(self, opened: "asyncio.Task[RowStream]") -> None:
+        if not opened.cancelled() and opened.exception() is None:
+            closing = asyncio.create_task(opened.result().aclose(), name="rows: close what nobody wants")
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
     async def sql_of(self, caller: Caller, selection: Selection) -> str:
         """Return the statement that counts what the selection finds."""
