@@ -28,6 +28,8 @@ class Service:
     access: Access
     limits: Limits
     searches: Slots
+    fresh: Slots
+    agents: Slots
     streams: Slots
     statements: Slots
 
@@ -38,6 +40,8 @@ def service_of(node: Node, access_: Access, limits: Limits) -> Service:
         Slots(what, working, waiting=limits.waiting, wait_s=limits.wait_s)
         for what, working in (
             ("searches", limits.searches),
+            ("searches that wait for something new", limits.fresh),
+            ("calls of agents", limits.agents),
             ("streams of rows", limits.streams),
             ("SQL statements", limits.statements),
         )

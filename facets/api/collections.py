@@ -81,7 +81,9 @@ async def search_rows(call: Call) -> Response:
 
 
 async def _found(call: Call, selection: Selection, given: models.Fresh) -> dict[str, Any]:
-    async with call.service.searches.one():
+    # Who only waits, as long as it likes, takes no place of those who need not.
+    slots = call.service.fresh if given.at_least else call.service.searches
+    async with slots.one():
         return await call.node.search(call.caller, selection, freshness(given))
 
 

@@ -14,7 +14,8 @@ class Limits:
 
     `body_bytes` is ten times what a document's body may have, escapes of JSON included. `request_s` is for a request's
     head, and again for its body. `stall_s` is how long a reader may take nothing of a reply that waits for it,
-    `stream_s` how long a stream of rows, whose snapshot is held, may take in all.
+    `stream_s` how long a stream of rows, whose snapshot is held, may take in all. `fresh` are searches that ask for how
+    new their reply must be: they are more, because most of their time they only wait.
     """
 
     body_bytes: int = 5 * 1024 * 1024
@@ -24,6 +25,8 @@ class Limits:
     linger_s: float = 2.0
     connections: int = 500
     searches: int = 8
+    fresh: int = 64
+    agents: int = 8
     streams: int = 4
     statements: int = 4
     waiting: int = 256

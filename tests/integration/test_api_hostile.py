@@ -16,10 +16,11 @@ import scripted_node
 from listening import Server, listening
 from polling import eventually
 
+from facets.agents import http as agents
 from facets.api.application import application
 from facets.api.limits import Limits
 
-SHORT = Limits(request_s=0.3, stall_s=0.3, linger_s=0.3, wait_s=0.2, connections=20, searches=2, waiting=4, streams=1)
+SHORT = Limits(request_s=0.3, stall_s=0.3, linger_s=0.3, wait_s=0.2, connections=20, searches=2, waiting=4, streams=1, fresh=3, agents=3)
 SEARCH = b"GET /v1/collections/tickets/search HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 PUT = (
     b"PUT /v1/documents/tickets/t1?wait=answered HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -329,3 +330,34 @@ async def test_a_stream_that_lasts_too_long_ends_without_its_end(node: scripted_
 
     assert status_of(everything) == 200
     assert not everything.endswith(b"0\r\n\r\n")
+
+
+def posted(path: str, body: dict[str, object]) -> bytes:
+    """Return a request with a JSON body."""
+    sent = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: application/json\r\n"
+    return f"{head}Content-Length: {len(sent)}\r\n\r\n".encode() + sent
+
+
+WAITS = posted("/v1/collections/tickets/search", {"at_least": ["t"], "wait_ms": 30_000})
+CALLS = posted(
+    "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list_collections", "arguments": {}}}
+)
+
+
+@pytest.mark.parametrize("data", [WAITS, CALLS], ids=["waits", "agents"])
+async def test_who_waits_long_takes_no_search_from_others(node: scripted_node.ScriptedNode, data: bytes):
+    """Searches that wait for something new, and calls of agents, however many, leave the places of searches free."""
+    node.hold = hold = asyncio.Event()
+    made = application(node, loopback=True, limits=SHORT, parts=[agents.part()])
+    async with listening(made, SHORT) as server, contextlib.AsyncExitStack() as stack:
+        for _ in range(SHORT.fresh + 2):
+            await stack.enter_async_context(connected(server, data))
+        await eventually(lambda: node.held == SHORT.fresh, every_s=0.005)
+        node.hold = None
+
+        async with connected(server, SEARCH) as client:
+            status, _ = await client.reply()
+        hold.set()
+
+    assert status == 200
