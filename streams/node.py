@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+VIEWS = "views"
 TOKEN_CHARS_MAX = 512
 SQL_FOLDER = "sql"
 """In the data folder: snapshots for statements, while they are needed."""
@@ -72,6 +73,11 @@ class PipelineNode:
     def followed_by(self, task: "asyncio.Task[None]") -> None:
         """Name the task that keeps the views, for health."""
         self._following = task
+
+    @property
+    def _follows(self) -> bool:
+        """Whether the views are kept as new as the store; if not, nothing but a new start will."""
+        return self._following is None or not self._following.done()
 
     # Who asks
 
@@ -309,12 +315,11 @@ class PipelineNode:
         """Return the checks of `/livez`."""
         work = self.pipeline.work
         dead = [] if work is None else [task.get_name() for task in work.tasks if task.done()]
-        following = self._following is None or not self._following.done()
-        return node_health.alive(self.views, following, [] if self.standing.stopping else dead)
+        return node_health.alive(self.views, self._follows, [] if self.standing.stopping else dead)
 
     async def ready(self) -> Sequence[Check]:
         """Return the checks of `/readyz`."""
-        return await node_health.ready(self.pipeline, self.views, self.standing)
+        return await node_health.ready(self.pipeline, self.views, self.standing, following=self._follows)
 
     async def metrics(self, accept: str) -> tuple[bytes, str]:
         """Return the metrics page and its content type."""
@@ -346,6 +351,8 @@ class PipelineNode:
         return freshness_.check(freshness, caller, self._source(caller), self.pipeline.store.store_id)
 
     async def _reached(self, caller: Caller, collection: str, freshness: Freshness) -> None:
+        if not self._follows:
+            raise errors.NotCaughtUp(node_health.ENDED)
         wanted = self._tokens(caller, freshness)
         await freshness_.reached(self.views, self.pipeline.store, collection, wanted, freshness.wait_ms, caller.scope)
 
@@ -365,11 +372,12 @@ class PipelineNode:
             self.measures.search(kind, time.perf_counter() - started_s)
 
 
-def _heard(following: "asyncio.Task[None]") -> None:
-    """Say loudly that views stand still for good: `/livez` fails from now on."""
-    error = None if following.cancelled() else following.exception()
+def _heard(task: "asyncio.Task[None]") -> None:
+    """Say loudly that views stand still for good (`/livez` fails from now on), or that exports ended."""
+    error = None if task.cancelled() else task.exception()
     if error is not None:
-        log.error("views_ended", error=type(error).__name__)  # a message may quote what a document holds
+        event = "views_ended" if task.get_name() == VIEWS else "exports_ended"
+        log.error(event, error=type(error).__name__)  # a message may quote what a document holds
 
 
 def _observer(pipeline: "Pipeline") -> "Observer | None":
@@ -400,14 +408,16 @@ async def open_node(pipeline: "Pipeline", *, loopback: bool = True, secret: str 
     tasks: set[asyncio.Task[None]] = set()
     try:
         await views.look()
-        following = asyncio.create_task(views.run(stop), name="views")
+        following = asyncio.create_task(views.run(stop), name=VIEWS)
         following.add_done_callback(_heard)
         tasks.add(following)
         node.followed_by(following)
         if exports is not None:
             every_s = pipeline.settings.export_every_s
             again = exporting.export_every(lambda: lent(views, agents=False), exports.absolute(), every_s, stop)
-            tasks.add(asyncio.create_task(again, name="exports"))
+            exporting_ = asyncio.create_task(again, name="exports")
+            exporting_.add_done_callback(_heard)
+            tasks.add(exporting_)
         yield node
     finally:
         if node.observer is not None:

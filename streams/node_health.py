@@ -21,6 +21,7 @@ STUCK_S = 120.0
 """A look at the store takes milliseconds, a long way some seconds a step, and a store that is away half a minute."""
 SLOW_S = 5.0
 """A view that is older than this is told of."""
+ENDED = "the views are not kept current any more, which is a fault of ours: start the server again"
 
 
 @dataclass
@@ -45,9 +46,10 @@ def alive(views: LiveViews, following: bool, work_dead: Sequence[str]) -> list[C
     return [Check("event_loop", "ok", "answers"), parts]
 
 
-async def ready(pipeline: "Pipeline", views: LiveViews, standing: Standing) -> list[Check]:
-    """Return all checks of readiness."""
-    found = [_stop(standing), _store(views), *_broker(standing), _view(views), _definitions(pipeline, views)]
+async def ready(pipeline: "Pipeline", views: LiveViews, standing: Standing, *, following: bool) -> list[Check]:
+    """Return all checks of readiness; `following`: the views are kept current."""
+    view = _view(views) if following else Check("view", "failed", ENDED)
+    found = [_stop(standing), _store(views), *_broker(standing), view, _definitions(pipeline, views)]
     return [check for check in [*found, _evaluators(pipeline)] if check is not None]
 
 

@@ -20,7 +20,18 @@ from facets.agents import http as agents
 from facets.api.application import application
 from facets.api.limits import Limits
 
-SHORT = Limits(request_s=0.3, stall_s=0.3, linger_s=0.3, wait_s=0.2, connections=20, searches=2, waiting=4, streams=1, fresh=3, agents=3)
+SHORT = Limits(
+    request_s=0.3,
+    stall_s=0.3,
+    linger_s=0.3,
+    wait_s=0.2,
+    connections=20,
+    searches=2,
+    waiting=4,
+    streams=1,
+    fresh=3,
+    agents=3,
+)
 SEARCH = b"GET /v1/collections/tickets/search HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 PUT = (
     b"PUT /v1/documents/tickets/t1?wait=answered HTTP/1.1\r\nHost: 127.0.0.1\r\n"

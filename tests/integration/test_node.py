@@ -3,6 +3,7 @@
 Method: one local pipeline with its side chain for the whole file, documents of scopes of their own for each test.
 """
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any
@@ -461,3 +462,22 @@ async def test_metrics_hold_searches_views_and_documents(side: Side):
         "facetline_store_crashes_total 0.0",
     ):
         assert sample in page
+
+
+async def test_views_that_nobody_keeps_are_not_searched(side: Side):
+    """When what keeps the views has ended by a fault, no search passes for a new one, and health says so."""
+
+    async def fault() -> None:
+        raise RuntimeError
+
+    node = PipelineNode(side.pipeline, side.node.views, None)  # type: ignore[arg-type]
+    following = asyncio.create_task(fault())
+    node.followed_by(following)
+    await asyncio.wait({following})
+    assert following.exception() is not None
+
+    with pytest.raises(errors.NotCaughtUp, match="start the server again"):
+        await node.search(side.caller, selection_of({"collection": "tickets"}))
+
+    assert ("view", "failed") in {(check.name, check.level) for check in await node.ready()}
+    assert ("parts", "failed") in {(check.name, check.level) for check in await node.alive()}
