@@ -22,7 +22,7 @@ from facets.api.limits import Limits
 from facets.api.problems import Problem
 
 Observe = Callable[[str, str, int, float], None]
-"""Told about each reply: method, route (never the address itself), status, seconds."""
+"""Told about each reply: method (`OTHER` for what is none), route (never the address itself), status, seconds."""
 ProblemPage = Callable[[HTTPConnection, Problem], Response | None]
 """Makes a problem a page for people, where they read one; None: this request gets JSON."""
 
@@ -43,6 +43,9 @@ _CORS_ALLOWED = {
 _CORS_EXPOSED = "ETag, Facetline-As-Of, Link, Location, Retry-After"
 UNMATCHED = "(none)"
 """The route of a request that no route takes."""
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
+OTHER = "(other)"
+"""Any other method: to HTTP every word is one, and what is counted by it must have an end."""
 
 log = structlog.get_logger(__name__)
 
@@ -78,7 +81,7 @@ class Gate:
             await self._answer(scope, receive, reply)
         finally:
             if self._observe is not None and reply.status:
-                self._observe(scope["method"], _route(scope), reply.status, time.perf_counter() - started)
+                self._observe(_method(scope), _route(scope), reply.status, time.perf_counter() - started)
 
     async def _answer(self, scope: Scope, receive: Receive, reply: "_Reply") -> None:
         try:
@@ -191,6 +194,11 @@ class _Body:
 
 def _is_preflight(scope: Scope, headers: Headers) -> bool:
     return scope["method"] == "OPTIONS" and "access-control-request-method" in headers
+
+
+def _method(scope: Scope) -> str:
+    """Return the method that a request is counted by."""
+    return scope["method"] if scope["method"] in METHODS else OTHER
 
 
 def _route(scope: Scope) -> str:

@@ -509,6 +509,19 @@ async def test_every_reply_is_told_to_who_counts():
     ]
 
 
+async def test_words_that_are_no_method_count_as_one():
+    """To HTTP every word is a method: whoever sends new ones without end makes no counts without end."""
+    told: list[str] = []
+    app = application(
+        scripted_node.ScriptedNode(), loopback=True, observe=lambda method, _r, _s, _t: told.append(method)
+    )
+    async with client_of(app) as client:
+        for word in ("PATCH", "HACK", "H" * 1_000):
+            await client.request(word, "/v1/jobs")
+
+    assert told == ["PATCH", "(other)", "(other)"]
+
+
 async def test_waiting_is_bounded_by_its_limits():
     """What the models take at most is what the limits say."""
     limits = Limits()
