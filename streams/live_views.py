@@ -14,7 +14,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -260,9 +260,7 @@ class LiveViews:
             self._store.store_id, before = place.store_id, None
             await self._retire_all()
         if before is None or place.credentials != before.credentials:  # 2
-            found, ever = await self._store.read(credentials.in_force)
-            by_digest = {each.digest: each for each in found}
-            self.known = Known(self.known.definitions, by_digest, ever)
+            await self._know_who_may_ask()
         if before is None or place.definitions != before.definitions:
             _, active = await self._store.read(definitions.active)
             self.known = Known(active, self.known.by_digest, self.known.has_credentials)
@@ -271,11 +269,22 @@ class LiveViews:
         self._build_what_is_missing()
         moved = place.unnumbered
         while moved and await self._store.write(feed.number) >= feed.NUMBERED_MAX:  # 3
-            pass
+            await self._look_on_the_way()
         for live in list(self._lives.values()):  # 4
             if place.unnumbered or live.reached < place.end:
                 moved = await self._follow(live) or moved
         return moved
+
+    async def _know_who_may_ask(self) -> None:
+        found, ever = await self._store.read(credentials.in_force)
+        self.known = Known(self.known.definitions, {each.digest: each for each in found}, ever)
+
+    async def _look_on_the_way(self) -> None:
+        """Take in a token that is revoked while a long way takes minutes."""
+        generation = (await self._store.read(feed.place)).credentials
+        if self._place is not None and generation != self._place.credentials:
+            await self._know_who_may_ask()
+            self._place = replace(self._place, credentials=generation)
 
     async def _follow(self, live: Live) -> bool:
         """Bring a view up to the end of the feed; what fits is seen at once by whoever searches."""
@@ -291,6 +300,7 @@ class LiveViews:
                 last = len(found) < self._page
             if not last:
                 live.complete = False
+                await self._look_on_the_way()
             if records:
                 await asyncio.to_thread(live.view.apply, records)
                 taken = True

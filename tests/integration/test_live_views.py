@@ -240,6 +240,26 @@ async def test_what_could_not_be_read_is_read_by_the_next_look(store: engine.Sto
         assert "others" in views.known.definitions.by_name
 
 
+async def test_a_revoked_token_opens_nothing_while_a_long_way_is_gone(store: engine.Store):
+    """Who was revoked while a view takes in very many changes is nobody before it has come to their end."""
+    await store.write(credentials.create, "c", "t", name="", rights=["read"], scope=None)
+    front = Away(store)
+    async with looking(front, page=2, taken_max=2) as views, views.using("notes") as live:
+        await store.write(stored.write, {f"notes/{number}": "x" for number in range(9)})
+        valid: list[bool] = []
+
+        async def revoke() -> None:
+            await store.write(credentials.revoke, "c")
+
+        front.instead[feed.page] = revoke
+        front.before_read = lambda: valid.append(bool(views.known.by_digest))
+        await views.look()
+
+        assert live.complete
+        assert valid[0]
+        assert not valid[-1]
+
+
 async def _away() -> None:
     """Be away, once."""
     raise errors.StoreUnavailable("away")
