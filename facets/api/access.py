@@ -22,7 +22,7 @@ class Access:
     Args:
         node: What knows the tokens.
         loopback: The server listens on a loopback address.
-        hosts: Names (with their port, if it is not the scheme's) that are answered for; empty: any.
+        hosts: Names (with their port, if it is not the scheme's) that are answered for, beside loopback ones; empty: any.
         origins: Origins whose pages may read replies, such as `https://app.example`.
     """
 
@@ -46,7 +46,8 @@ class Access:
             Problem: `foreign-host` or `foreign-origin`.
         """
         host = headers.get("host", "").lower()
-        if self._hosts and host not in self._hosts:
+        # Commands on this machine ask it by its loopback address; no other site can take that name.
+        if self._hosts and host not in self._hosts and not is_loopback(_name(host)):
             raise _foreign_host(host)
         origin = headers.get("origin")
         if origin is not None and origin not in self._origins and not _is_own(origin, host):
