@@ -12,7 +12,8 @@ from facets import documents, errors, overview, tokens
 from facets.node import Caller, Freshness
 from storage import outcomes
 from storage.engine import Store
-from streams.live_views import Live, LiveViews
+from streams.live import Live
+from streams.live_views import LiveViews
 
 TOKENS_MAX = 32
 """Tokens of one request."""

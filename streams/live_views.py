@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import structlog
 
-from facets import errors, tables
+from facets import errors
 from facets.definitions import Definition, Definitions
 from facets.selection import Selection
-from facets.view import View
 from storage import credentials, definitions, feed
 from storage.engine import Store
 from streams.follower import Follower
+from streams.live import Live, searched_alike
 
 if TYPE_CHECKING:
     from facets.documents import Shown
@@ -46,35 +46,6 @@ SEARCHES_MAX = 4
 """Searches at work at once; DuckDB uses several threads for each, and others wait their turn."""
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass
-class Live:
-    """One collection's view. `complete` False: it is in the middle of a long way, and `reached` is where it began.
-
-    `between` are the documents that had changed and had no number when the view last came to the end: it may hold them
-    older than they have been read elsewhere. `owed` are those of an earlier end, `due`, that have not come since.
-    """
-
-    definition: Definition
-    view: View
-    reached: int = 0
-    complete: bool = True
-    between: frozenset[str] = frozenset()
-    owed: frozenset[str] = frozenset()
-    due: int = 0
-    users: int = 0
-    retired: bool = False
-
-    def came_to(self, end: int, between: frozenset[str]) -> None:
-        """Note that everything was taken in up to an end of the feed, apart from the documents `between`."""
-        self.complete, self.between = True, between
-        if len(between) > feed.NUMBERED_MAX:  # there are more than are named
-            return
-        self.owed &= between  # the others have been numbered anew, and taken in
-        if not self.owed:
-            self.reached = max(self.reached, self.due if between else end)
-            self.owed, self.due = between, end
 
 
 @dataclass(frozen=True)
@@ -232,7 +203,7 @@ class LiveViews:
             yield live
         finally:
             live.users -= 1
-            await _drop(live)
+            await live.drop()
 
     async def read(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a method of a view in one of the threads that searches have."""
@@ -247,7 +218,7 @@ class LiveViews:
         lives, self._lives = list(self._lives.values()), {}
         for live in lives:
             live.retired, live.users = True, 0
-            await _drop(live)
+            await live.drop()
 
     async def _look(self) -> bool:
         """1. Where the store stands. 2. Who may ask, and about what. 3. Number what has changed. 4. Follow."""
@@ -314,7 +285,7 @@ class LiveViews:
             live = self._lives.get(name)
             if name in self._building or (live is not None and live.definition == definition):
                 continue
-            if live is not None and _searched_alike(live.definition, definition):
+            if live is not None and searched_alike(live.definition, definition):
                 # Only what the table does not depend on: the view need not be built again for it.
                 live.definition = definition
                 work = asyncio.create_task(self._define(live), name=f"view: define {name}")
@@ -362,7 +333,7 @@ class LiveViews:
         for name in names:
             live = self._lives.pop(name)
             live.retired = True
-            await _drop(live)
+            await live.drop()
 
     async def _retire_all(self) -> None:
         for task in list(self._building.values()):
@@ -389,13 +360,3 @@ class LiveFollower(Follower):
         await self._views.caught_up()
         async with self._views.using(self._name) as live:
             return await self._views.read(live.view.uris, selection, after=after, limit=limit)
-
-
-def _searched_alike(one: Definition, other: Definition) -> bool:
-    """Say whether two definitions of a collection have one table."""
-    return one.fingerprint == other.fingerprint and tables.table_of(one).columns == tables.table_of(other).columns
-
-
-async def _drop(live: Live) -> None:
-    if live.retired and live.users == 0:
-        await asyncio.to_thread(live.view.close)

@@ -6,7 +6,6 @@ credentials are as new as the last look at the store, a fraction of a second.
 """
 
 import asyncio
-import contextlib
 import hmac
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -18,7 +17,6 @@ import structlog
 from facets import documents, errors, tokens
 from facets.definitions import Definition, Definitions
 from facets.node import LOCAL, NOW, Caller, Check, Freshness, ReindexRequest, Rows, Wait
-from facets.row_stream import RowStream
 from facets.selection import Selection
 from storage import credentials, jobs, outcomes
 from storage import documents as documents_
@@ -27,6 +25,7 @@ from streams import freshness as freshness_
 from streams import node_rights as rights
 from streams.live_views import LiveFollower, LiveViews
 from streams.node_metrics import Measures
+from streams.node_rows import Openings
 from streams.node_sql import Statements, lent
 from streams.pipeline import shown
 
@@ -68,7 +67,7 @@ class PipelineNode:
         self._loopback = loopback
         self._secret = credentials.digest(secret) if secret else ""
         self._following: asyncio.Task[None] | None = None
-        self._closing: set[asyncio.Task[None]] = set()
+        self._openings = Openings(views)
 
     def followed_by(self, task: "asyncio.Task[None]") -> None:
         """Name the task that keeps the views, for health."""
@@ -221,25 +220,8 @@ class PipelineNode:
         """Return all that a selection finds, of one snapshot; its view stays until the rows are closed."""
         selection = self._selection(caller, selection)
         await self._reached(caller, selection.collection, freshness)
-        opening = asyncio.create_task(self._open_rows(selection), name="rows: open")
-        try:
-            return await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            # A thread makes the reader, whoever waits for it: without this its snapshot would be held for ever.
-            opening.add_done_callback(self._close_unwanted)
-            raise
-
-    async def _open_rows(self, selection: Selection) -> RowStream:
-        async with self._measured("rows"), contextlib.AsyncExitStack() as stack:
-            live = await stack.enter_async_context(self.views.using(selection.collection))
-            reader = await self.views.read(live.view.reader, selection)
-            return RowStream(reader, self.views.read, stack.pop_all())
-
-    def _close_unwanted(self, opened: "asyncio.Task[RowStream]") -> None:
-        if not opened.cancelled() and opened.exception() is None:
-            closing = asyncio.create_task(opened.result().aclose(), name="rows: close what nobody wants")
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+        async with self._measured("rows"):
+            return await self._openings.open(selection)
 
     async def sql_of(self, caller: Caller, selection: Selection) -> str:
         """Return the statement that counts what the selection finds."""

@@ -22,7 +22,8 @@ class Access:
     Args:
         node: What knows the tokens.
         loopback: The server listens on a loopback address.
-        hosts: Names (with their port, if it is not the scheme's) that are answered for, beside loopback ones; empty: any.
+        hosts: Names (with their port, if it is not the scheme's) that are answered for, beside those of this machine
+            itself; empty: any.
         origins: Origins whose pages may read replies, such as `https://app.example`.
     """
 

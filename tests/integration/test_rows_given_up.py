@@ -17,7 +17,8 @@ from serving import local_node
 from facets.api import row_streams
 from facets.node import LOCAL
 from facets.selection import selection_of
-from streams.live_views import Live, LiveViews
+from streams.live import Live
+from streams.live_views import LiveViews
 from streams.node import PipelineNode
 
 NOTES = selection_of({"collection": "notes"})
