@@ -132,7 +132,7 @@ class Opened:
         self.connection.execute(f"SET allowed_paths = [{files}]")
         self.connection.execute("SET enable_external_access = false")
         self.connection.execute("SET lock_configuration = true")
-        self.refused = statement.refused_functions(self.connection)
+        self.refused = statement.refused_of(self.connection)
 
 
 def answer(opened: Opened, request: dict[str, Any]) -> Iterator[bytes]:

@@ -6,7 +6,9 @@ with clear errors: the process also has no access to files, and the operating sy
 """
 
 import json
-from collections.abc import Container, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from facets.sqlbox import limits
@@ -43,6 +45,9 @@ REFUSED = frozenset(
     {"current_setting", "getenv", "getvariable", "json_execute_serialized_sql", "json_serialize_plan", "query", "stats"}
 )
 """Not volatile, but they look at what is no table, or run a text as SQL."""
+CATALOG = frozenset({"sqlite_master"})
+"""DuckDB's own tables that are taken, beside `information_schema`: they tell of our tables alone. Of the others one
+shows settings, where a folder's path stands, and nobody knows what those of the next version show."""
 _CHANGES = ("A CTE needs a SELECT", "SELECT INTO")
 """How DuckDB's parser itself refuses what would change something inside of a SELECT."""
 _PATH = frozenset("/\\*?:.~$")
@@ -59,12 +64,19 @@ class Refusal(Exception):
         self.more = more
 
 
-def check(
-    connection: "duckdb.DuckDBPyConnection", text: str, params: Mapping[str, Any], refused: Container[str]
-) -> str:
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Names in a connection that are not taken: functions, and tables that are not ours. `ours` are the tables."""
+
+    functions: frozenset[str]
+    tables: frozenset[str]
+    ours: frozenset[str]
+
+
+def check(connection: "duckdb.DuckDBPyConnection", text: str, params: Mapping[str, Any], refused: Refused) -> str:
     """Check one statement and the names of its parameters; return it without what stands around it.
 
-    `refused` is what `refused_functions` returned for this connection.
+    `refused` is what `refused_of` returned for this connection.
 
     Raises:
         Refusal: saying what is not taken, and what is.
@@ -79,7 +91,7 @@ def check(
             raise Refusal("only SELECT is taken, also within WITH and without INTO") from error
         raise
     if len(statements) != 1:
-        raise Refusal(f"{len(statements)} statements; give one SELECT" if statements else "there is no statement")
+        raise Refusal(_number(len(statements), text))
     try:
         kind = statements[0].type
     except ValueError as error:  # one that the library has no name for
@@ -89,6 +101,14 @@ def check(
     _check_names(statements[0].named_parameters, params)
     _check_tree(_tree(connection, text), refused)
     return str(statements[0].query).strip().rstrip(";")
+
+
+def _number(count: int, text: str) -> str:
+    if not count:
+        return "there is no statement"
+    if re.search(r"\bPIVOT(_WIDER)?\b", text, re.IGNORECASE):  # without values DuckDB makes a type of them first
+        return "a PIVOT names its values: PIVOT tickets ON topic IN ('billing', 'outage') USING count(*)"
+    return f"{count} statements; give one SELECT"
 
 
 def _check_names(wanted: set[str], params: Mapping[str, Any]) -> None:
@@ -114,6 +134,14 @@ def _tree(connection: "duckdb.DuckDBPyConnection", text: str) -> Any:
     return tree["statements"][0]
 
 
+def refused_of(connection: "duckdb.DuckDBPyConnection") -> Refused:
+    """Return what is not taken of all that this DuckDB has."""
+    views = connection.execute("SELECT lower(view_name), internal, schema_name FROM duckdb_views()").fetchall()
+    own = frozenset(name for name, internal, schema in views if internal and schema != "information_schema")
+    ours = frozenset(name for name, internal, _ in views if not internal)
+    return Refused(refused_functions(connection), own - CATALOG, ours)
+
+
 def refused_functions(connection: "duckdb.DuckDBPyConnection") -> frozenset[str]:
     """Return the names of the functions that are not taken, of those that this DuckDB has."""
     volatile = connection.execute(
@@ -126,22 +154,22 @@ def refused_functions(connection: "duckdb.DuckDBPyConnection") -> frozenset[str]
     return (frozenset(name for (name,) in [*volatile, *pragmas]) - VOLATILE) | REFUSED
 
 
-def _check_tree(tree: Any, refused: Container[str]) -> None:
+def _check_tree(tree: Any, refused: Refused) -> None:
     for node, depth in _nodes(tree):
         if depth > limits.NESTING_MAX:
             raise Refusal("the statement is nested too deeply", "sql-too-large")
         kind = node.get("type")
         if "class" in node:
-            _check_expression(node, refused)
+            _check_expression(node, refused.functions)
         elif isinstance(kind, str) and kind not in TYPES and not kind.endswith("_TYPE_INFO"):
             raise Refusal(f"{kind.replace('_', ' ')} is not taken: only SELECT is")
         elif kind == "TABLE_FUNCTION":
             _check_table_function(node)
         elif kind == "BASE_TABLE":
-            _check_table(node)
+            _check_table(node, refused)
 
 
-def _check_expression(node: Mapping[str, Any], refused: Container[str]) -> None:
+def _check_expression(node: Mapping[str, Any], refused: frozenset[str]) -> None:
     if node["class"] not in EXPRESSIONS:
         raise Refusal(f"an expression of the kind {node['class']} is not taken")
     name = str(node.get("function_name", "")).lower()
@@ -158,10 +186,15 @@ def _check_table_function(node: Mapping[str, Any]) -> None:
         )
 
 
-def _check_table(node: Mapping[str, Any]) -> None:
+def _check_table(node: Mapping[str, Any], refused: Refused) -> None:
     name = str(node.get("table_name", ""))
     if _PATH & set(name):
         raise Refusal(f"{name[:80]!r} is no table; files are not read")
+    lowered, elsewhere = name.lower(), node.get("schema_name") or node.get("catalog_name")
+    if lowered in refused.tables and (elsewhere or lowered not in refused.ours):
+        raise Refusal(
+            f"DuckDB's own table {lowered} is not taken; information_schema.columns and SHOW TABLES tell what there is"
+        )
 
 
 def _nodes(tree: Any) -> Iterator[tuple[dict[str, Any], int]]:

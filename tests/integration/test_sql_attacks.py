@@ -104,6 +104,11 @@ REFUSED = [
     "SELECT current_setting('memory_limit')",
     "SELECT * FROM duckdb_settings()",
     "SELECT * FROM duckdb_secrets()",
+    "SELECT setting FROM pg_settings WHERE name = 'allowed_paths'",
+    'SUMMARIZE "PG_Settings"',
+    "SELECT * FROM notes WHERE doc_uri IN (SELECT setting FROM pg_catalog.pg_settings)",
+    "FROM system.pg_catalog.pg_settings",
+    "SELECT * FROM duckdb_views",
     "SELECT * FROM duckdb_extensions()",
     "SELECT * FROM pragma_platform()",
     "SELECT * FROM pragma_storage_info('notes')",
@@ -248,6 +253,38 @@ async def test_an_error_says_where_and_what_would_be_right(box: SqlBox):
     assert isinstance(error, errors.SqlFailed)
     assert (error.line, error.column) == (2, 3)
     assert "topic" in error.allowed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PIVOT notes ON topic USING count(*)",
+        "WITH few AS (FROM notes LIMIT 5) PIVOT few ON topic USING count(*)",
+        "SELECT * FROM (PIVOT notes ON topic USING count(*))",
+    ],
+)
+async def test_a_pivot_without_values_is_told_how_to_name_them(box: SqlBox, text: str):
+    """DuckDB makes two statements of it; the error says what to write, and not that there are two."""
+    error = await refusal(box, text)
+
+    assert error.code == "sql-not-read-only"
+    assert "ON topic IN ('billing', 'outage')" in error.message
+
+
+async def test_no_table_of_duckdb_shows_a_path(box: SqlBox, outside: Path):
+    """Of DuckDB's own tables and views none that is taken knows a path of this machine."""
+    with duckdb.connect() as connection:
+        own = connection.execute(
+            "SELECT schema_name || '.' || view_name FROM duckdb_views() WHERE internal"
+            " UNION ALL SELECT view_name FROM duckdb_views() WHERE internal"
+        ).fetchall()
+    taken = []
+    for (name,) in own:
+        with contextlib.suppress(errors.InvalidQuery):
+            taken.append((name, await box.run(f"SELECT * FROM {name}")))
+
+    assert {"information_schema.tables", "sqlite_master"} <= {name for name, _ in taken}
+    assert [name for name, reply in taken if str(outside.parent) in json.dumps(reply)] == []
 
 
 async def test_every_function_with_effects_is_refused_or_known_to_be_harmless():
