@@ -1,7 +1,9 @@
 """The lock of a data folder: one holder, found by others while it holds, and by nobody afterwards."""
 
+import fcntl
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,20 @@ def test_a_holder_is_found_and_its_second_refused(tmp_path: Path):
         with pytest.raises(errors.Conflict, match=r"http://127\.0\.0\.1:8080"), data_lock.locked(tmp_path / "new"):
             pass
     assert data_lock.holder(tmp_path / "new") is None
+
+
+def test_who_only_looks_is_no_server(tmp_path: Path):
+    """A command that looks whether a folder is served has the lock for a moment; a server that starts then waits."""
+    (tmp_path / data_lock.NAME).touch()
+    looking = (tmp_path / data_lock.NAME).open()
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    gone = threading.Timer(0.05, looking.close)
+    gone.start()
+
+    with data_lock.locked(tmp_path) as lock:
+        lock.tell("http://127.0.0.1:8080", "store-1")
+        assert data_lock.holder(tmp_path) is not None
+    gone.join()
 
 
 def test_each_run_has_a_secret_of_its_own(tmp_path: Path):
