@@ -46,7 +46,7 @@ def _routes(site: Site) -> list[BaseRoute]:
         Mount("/static", _Static(directory=STATIC), name="static"),
         Route("/-/sign-in", signing_in.show, methods=["GET"]),
         Route("/-/sign-in", signing_in.sign_in, methods=["POST"]),
-        Route("/-/sign-out", page(signing_in.sign_out, form=True), methods=["POST"]),
+        Route("/-/sign-out", page(signing_in.sign_out, form=True, right=None), methods=["POST"]),
         Route("/-/strip/{collection}", page(panels.strip), methods=["GET"]),
         Route("/-/sql/{collection}", page(panels.sql), methods=["GET"]),
         Route("/-/json/{collection}", page(panels.json), methods=["GET"]),

@@ -23,7 +23,7 @@ from facets.api.call import Service
 from facets.api.problems import Problem, of_error
 from facets.explorer import numbers
 from facets.explorer.sessions import COOKIE, Forms, Sessions
-from facets.node import Caller
+from facets.node import Caller, Right
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
@@ -105,14 +105,18 @@ class Site:
             digest.update(path.read_bytes())
         return digest.hexdigest()[:12]
 
-    def page(self, handler: Page, *, form: bool = False) -> Handler:
-        """Return a handler that knows who looks; problems become pages, and who is nobody is asked to sign in."""
+    def page(self, handler: Page, *, form: bool = False, right: Right | None = "read") -> Handler:
+        """Return a handler that knows who looks; problems become pages, and who is nobody is asked to sign in.
+
+        Whoever does not have `right` is refused; None: everybody who is somebody may.
+        """
 
         async def handle(request: Request) -> Response:
             visitor = None
             try:
                 visitor = await self.visitor(request)
-                access.require(visitor.caller, "read")
+                if right is not None:
+                    access.require(visitor.caller, right)
                 if form:
                     await self._check_form(request, visitor)
                 return await handler(request, visitor)

@@ -213,6 +213,19 @@ def test_signing_out_ends_the_session(enter: Enter):
     assert client.get("/support").status_code == 303
 
 
+def test_who_may_not_look_can_sign_out(enter: Enter):
+    """A token without the right to read is refused every page, and its session ends when it is asked to."""
+    client = enter("writer")
+    refused = client.get("/")
+    form = parse(refused.text).one("form", action="/-/sign-out")
+    fields = {each.attributes["name"]: each.attributes["value"] for each in form.all("input")}
+
+    out = client.post("/-/sign-out", data=fields)
+
+    assert (refused.status_code, out.status_code, out.headers.get("location")) == (403, 303, "/-/sign-in")
+    assert client.get("/").status_code == 303
+
+
 def test_revoked_token_ends_its_sessions(guarded: Guarded, enter: Enter):
     """A token that is revoked is nobody's on the page within seconds."""
     token = credentials.new_token()
