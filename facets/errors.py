@@ -43,7 +43,7 @@ class NotCaughtUp(TransientError):
 
 
 class ExportFailed(TransientError):
-    """The snapshot cannot be written; mend what the message names and export again."""
+    """The snapshot of the answers cannot be written; try again when its folder has room and can be written."""
 
 
 class SnapshotGone(TransientError):

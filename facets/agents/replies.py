@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from facets import errors
+from facets import errors, telling
 from facets.agents import texts
 
 ALLOWED_MAX = 100
@@ -21,10 +21,11 @@ class ToolReply:
 def refused(error: errors.PipelineError) -> ToolReply:
     """Return an error as a reply."""
     code = getattr(error, "code", None) or getattr(error, "reason", None) or type(error).__name__
-    content: dict[str, Any] = {"error": str(code), "message": error.message}
+    message = telling.said(error)
+    content: dict[str, Any] = {"error": str(code), "message": message}
     allowed = getattr(error, "allowed", ())
     if allowed:
         content["allowed"] = list(allowed[:ALLOWED_MAX])
     again = " Try again in a moment." if isinstance(error, errors.TransientError) else ""
-    text = texts.bounded(f"Error: {error.message}{again}", "ask for less")
-    return ToolReply(text, {**content, "message": texts.cut(error.message, texts.RESULT_BYTES_MAX)}, is_error=True)
+    text = texts.bounded(f"Error: {message}{again}", "ask for less")
+    return ToolReply(text, {**content, "message": texts.cut(message, texts.RESULT_BYTES_MAX)}, is_error=True)

@@ -19,7 +19,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
 
-from facets import errors
+from facets import errors, telling
 from facets.agents import schemas
 from facets.agents.replies import ToolReply
 from facets.agents.toolbox import Toolbox
@@ -81,7 +81,7 @@ class _Handlers:
             toolbox = await self._toolbox_of(context)
             return types.ListToolsResult(tools=[tool_of(tool) for tool in await toolbox.tools()])
         except errors.PipelineError as error:
-            raise MCPError(types.INTERNAL_ERROR, error.message) from error
+            raise MCPError(types.INTERNAL_ERROR, telling.said(error)) from error
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         reply = await self._run(context, params.name, params.arguments)

@@ -1,7 +1,7 @@
 """Problems: every reply that is not what was asked for, in the one shape of RFC 9457.
 
 `of_error` is the one place where the pipeline's errors become statuses. What a problem says is for whoever caused it:
-it never holds a token, a body or anything of another scope.
+it never holds a token, a body, anything of another scope, or where the store and the broker are.
 """
 
 import difflib
@@ -12,7 +12,7 @@ from typing import Any
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from facets import errors
+from facets import errors, telling
 from facets.api.problem_types import KINDS, Kind
 
 MEDIA_TYPE = "application/problem+json"
@@ -103,7 +103,7 @@ def of_error(error: errors.PipelineError, *, missing: str = "not-found") -> Prob
     name = missing if isinstance(error, errors.NotFound) else next(found, "internal-error")
     if name == "internal-error":
         return Problem(name, FAILED)
-    return Problem(name, error.message)
+    return Problem(name, telling.said(error))
 
 
 FAILED = "the request could not be answered; the server's log says why"

@@ -76,13 +76,13 @@ async def test_a_fault_of_ours_is_told_without_its_words():
 
 
 async def test_what_passes_is_told_so():
-    """While the store is away a call says what is wrong and that it may be tried again."""
-    async with client_of(Source(errors.StoreUnavailable("the store is away."))) as client:
+    """While a view is behind a call says what is wrong and that it may be tried again."""
+    async with client_of(Source(errors.NotCaughtUp("the view is behind."))) as client:
         result = await client.call_tool("search_tickets", {})
-        with pytest.raises(MCPError, match="the store is away"):
+        with pytest.raises(MCPError, match="the view is behind"):
             await client.read_resource("facetline://collections")
 
-    assert result.content[0].text == "Error: the store is away. Try again in a moment."
+    assert result.content[0].text == "Error: the view is behind. Try again in a moment."
 
 
 async def test_tools_that_cannot_be_listed_say_why():

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from facets import client_calls, errors
+from facets import client_calls, errors, telling
 from facets.api import problems
 from facets.api.problem_types import KINDS
 from facets.client import AsyncClient, Client
@@ -118,12 +118,12 @@ RAISED = [
 
 @pytest.mark.parametrize("raised", RAISED, ids=lambda each: type(each).__name__)
 def test_errors_come_back_as_they_were(raised: errors.PipelineError):
-    """An error of the node arrives at the client as the same class, with its message and its fields."""
+    """An error of the node arrives at the client as the same class, with its fields and what others are told of it."""
     problem = problems.of_error(raised)
     found = client_calls.error_of(Reply(problem.status, {}, problems.encoded(problem.members("/v1/x"))))
 
     assert type(found) is type(raised)
-    assert found.message == "no"
+    assert found.message == telling.said(raised)
     for field in ("allowed", "line", "column", "reason", "code"):
         assert getattr(found, field, None) == getattr(raised, field, None)
 
