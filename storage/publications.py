@@ -83,12 +83,6 @@ def due_again(tx: engine.Tx, topic: str, limit: int) -> list[SetAside]:
     return [SetAside(*tuple(row)) for row in tx.execute(query.order_by(_A.due_ms, _A.uri).limit(limit))]
 
 
-def list_aside(tx: engine.Tx, topic: str, limit: int = 100) -> list[SetAside]:
-    """Return what is set aside, due or not, longest due first."""
-    query = sa.select(_A.uri, _A.message, _A.attempts, _A.due_ms).where(_A.topic == topic)
-    return [SetAside(*tuple(row)) for row in tx.execute(query.order_by(_A.due_ms, _A.uri).limit(limit))]
-
-
 def clear(tx: engine.Tx, topic: str, uris: Collection[str]) -> None:
     """Forget what was set aside: it, or a newer record of the document, has been sent."""
     if uris:

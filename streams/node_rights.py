@@ -2,7 +2,6 @@
 
 from facets import documents, errors
 from facets.definitions import Definition, Definitions
-from facets.documents import EventReason
 from facets.node import RIGHTS, Caller, Right
 from facets.selection import Selection
 from streams.follower import unknown_collection
@@ -61,13 +60,6 @@ def check_uri(uri: str, caller: Caller) -> None:
 def no_document(uri: str) -> errors.NotFound:
     """Return the error for a uri that there is no document at, or none that the caller sees."""
     return errors.NotFound(f"no document '{uri}'")
-
-
-def no_place(error: errors.InvalidEvent) -> errors.PipelineError:
-    """Return what a refused write is to its caller: a uri of no collection is something that is not there."""
-    if error.reason == EventReason.UNKNOWN_COLLECTION:
-        return errors.NotFound(error.message)
-    return error
 
 
 def narrowed(selection: Selection, caller: Caller) -> Selection:

@@ -15,11 +15,13 @@ from facets.questions import choice
 from facets.states import schema_of_types
 from storage import definitions, engine, opening, queue, tables, writes
 from storage.events import Content, Event, Position, Raw
+from storage.publications import SetAside
 
 TOPIC = "documents"
 FIRST = "f1"
 """The fingerprint that `defined` gives unless told otherwise."""
 DOCUMENTS = tables.DocumentRow.__table__  # type: ignore[attr-defined]
+ASIDE = tables.SetAsideRow.__table__  # type: ignore[attr-defined]
 ITEMS = tables.JobItemRow.__table__  # type: ignore[attr-defined]
 QUESTIONS = {"topic": choice(ask="What is it about?", options={"billing": "Money", "outage": "Something is down"})}
 
@@ -43,6 +45,13 @@ async def opened(url: str, clock: Clock | None = None) -> AsyncIterator[engine.S
         yield store
     finally:
         await store.close()
+
+
+def aside(tx: engine.Tx, topic: str) -> list[SetAside]:
+    """Return what is set aside, due or not, by uri."""
+    columns = ASIDE.c.uri, ASIDE.c.message, ASIDE.c.attempts, ASIDE.c.due_ms
+    query = sa.select(*columns).where(ASIDE.c.topic == topic).order_by(ASIDE.c.uri)
+    return [SetAside(*tuple(row)) for row in tx.execute(query)]
 
 
 def defined(tx: engine.Tx, *names: str, fingerprint: str = FIRST) -> None:

@@ -95,7 +95,7 @@ async def test_set_aside_rows_come_back_when_due(store: engine.Store, clock: sto
     clock.shift_ms = 9_000
     later = await store.read(publications.due_again, TOPIC, 10)
     await store.write(publications.clear, TOPIC, ["notes/b"])
-    left = await store.read(publications.list_aside, TOPIC)
+    left = await store.read(stored.aside, TOPIC)
 
     assert again == 2
     assert (at_once, [each.uri for each in soon]) == ([], ["notes/b"])

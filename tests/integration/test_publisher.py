@@ -216,7 +216,7 @@ async def test_a_row_that_cannot_be_sent_is_set_aside_and_the_rest_goes_on(setti
     await store.write(_inflate, "tickets/m", 10_000)
     async with publishing(settings, store) as publisher:
         await eventually(lambda: _reaches(store, settings, 3), deadline_s=30)
-    aside = await store.read(publications.list_aside, facets_of(settings))
+    aside = await store.read(stored.aside, facets_of(settings))
 
     assert [(one.uri, one.attempts) for one in aside] == [("tickets/m", 1)]
     assert sorted(key for key, _ in await sent_versions(settings, 2)) == ["tickets/a", "tickets/z"]
@@ -242,7 +242,7 @@ async def test_what_was_set_aside_is_sent_when_it_fits_again(kafka_bootstrap: st
 
 
 async def _none_aside(store: Store, settings: KafkaSettings) -> bool:
-    return not await store.read(publications.list_aside, facets_of(settings))
+    return not await store.read(stored.aside, facets_of(settings))
 
 
 def _inflate(tx: Any, uri: str, size: int) -> None:
