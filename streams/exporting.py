@@ -5,6 +5,7 @@ Whoever has views lends them for as long as it takes to write them; searches go 
 
 import asyncio
 import contextlib
+import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -87,9 +88,15 @@ class Source:
         self._lend = lend
 
     async def position(self) -> object:
-        """Return how far each view has come, and what its tables are."""
+        """Return which views these are, how far each has come, and what its tables are.
+
+        A view that was built anew may be as far as the one before, of another store or of one that went back.
+        """
         async with self._lend() as lent:
-            return [(view.position, [table.definition for table in view.tables.values()]) for view in lent.views]
+            return [
+                (weakref.ref(view), view.position, [table.definition for table in view.tables.values()])
+                for view in lent.views
+            ]
 
     async def snapshot(self, folder: Path) -> Made:
         """Write a snapshot into an empty folder."""
