@@ -1,20 +1,19 @@
 """When a snapshot for statements is of something new."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import searched
 
-from facets.view import View
 from streams.exporting import Lent, Source
 
 
 async def test_a_view_built_anew_is_something_new_at_the_same_place():
-    """After a store went back its feed may come to where it was, with other documents: no old snapshot passes for it."""
-    views: list[View] = [searched.view(), searched.view()]
+    """After a store went back its feed may come to where it was, with other documents: no snapshot passes for it."""
+    views = [searched.view(), searched.view()]
     for view in views:
         view.apply([searched.record(1)])
-    lent: list[Sequence[View]] = [views[:1]]
+    lent = [views[:1]]
 
     @asynccontextmanager
     async def lend() -> AsyncIterator[Lent]:
