@@ -378,3 +378,17 @@ def _result(
         left.discard(identity)
     settling.count_discarded(tx, tally, len(discarded))
     return Settled(tuple(kept), tuple(discarded))
+
+
+def failed(tx: engine.Tx, source: str) -> list[tuple[str, int, str]]:
+    """Return why documents have no answer to what an event of this source wrote: reason, how many, one's message.
+
+    The most frequent first; cost: its events.
+    """
+    wrote = sa.and_(_C.uri == _OUTCOMES.c.uri, _C.indexed_as == _OUTCOMES.c.indexed_as)
+    many = sa.func.count(sa.distinct(_C.uri)).label("many")
+    found = sa.select(_C.reason, many, sa.func.min(_C.reason_message).label("message"))
+    found = found.select_from(_OUTCOMES.join(_DOCUMENTS, wrote))
+    found = found.where(_OUTCOMES.c.source == source, _C.status == "failed")
+    rows = tx.execute(found.group_by(_C.reason).order_by(many.desc(), _C.reason))
+    return [(row.reason or "", int(row.many), row.message or "") for row in rows]

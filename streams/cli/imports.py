@@ -22,6 +22,7 @@ CHUNK = 500
 """Documents of one transaction, or of one round to Kafka; 500 of the largest are still 256 MB."""
 CHUNK_BYTES_MAX = 16 * 1024 * 1024
 REFUSED_SHOWN_MAX = 20
+MESSAGE_SHOWN_MAX = 300
 REFUSED_KEPT_MAX = 100_000
 """Refusals listed in the result; beyond that the file as a whole is not what was meant, and only counted."""
 NO_WORKER_S = 10.0
@@ -137,6 +138,7 @@ class _Import:
         self.written = 0
         self.unchanged = 0
         self.remembered = 0
+        self.failed: list[tuple[str, int, str]] = []
         self.refused: list[dict[str, Any]] = []
         self.refused_count = 0
 
@@ -194,6 +196,7 @@ class _Import:
         if wait == "answered":
             await wait_answered(self._pipeline, self._definition.name, self._source)
             self.remembered = await self._pipeline.store.read(queue.remembered, self._source)
+            self.failed = await self._pipeline.store.read(queue.failed, self._source)
 
     async def _wait_applied(self) -> None:
         from storage import outcomes
@@ -222,7 +225,12 @@ class _Import:
         """Say what became of the file."""
         self.refused.sort(key=lambda refusal: int(refusal["line"]))
         if json_:
-            output.result({"written": self.written, "unchanged": self.unchanged, "refused": self.refused})
+            counts = {
+                "written": self.written,
+                "unchanged": self.unchanged,
+                "failed": sum(many for _, many, _ in self.failed),
+            }
+            output.result({**counts, "refused": self.refused})
             return
         for refusal in self.refused[:REFUSED_SHOWN_MAX]:
             output.note(f"line {refusal['line']} refused, {refusal['reason']}")
@@ -231,6 +239,15 @@ class _Import:
         output.text(f"{self.written} written, {self.unchanged} unchanged, {self.refused_count} refused")
         if self.remembered:
             output.note(f"{self.remembered} were answered from memory, without a call")
+        self._show_failed()
+
+    def _show_failed(self) -> None:
+        for reason, many, message in self.failed:
+            output.note(f"{many} have no answers, {reason}: {message[:MESSAGE_SHOWN_MAX]}")
+        if self.failed:
+            name = self._definition.name
+            look = f"facetline search {name} --filter \"doc_status = 'failed'\""
+            output.note(f"all of them: {look}; to ask again: facetline reindex {name}")
 
 
 async def wait_answered(pipeline: "Pipeline", collection: str, source: str) -> None:

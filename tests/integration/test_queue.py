@@ -298,3 +298,17 @@ async def test_unanswered_are_those_whose_write_still_waits(store: engine.Store)
     assert before == 0
     assert await store.read(queue.unanswered, "test") == 1
     assert await store.read(queue.unanswered, "other") == 1
+
+
+async def test_failed_are_those_whose_write_was_given_up(store: engine.Store):
+    """Of what a source wrote, it is told why documents failed just for that, the most frequent reason first."""
+    await store.write(stored.write, {"notes/a": "1", "notes/b": "2", "notes/c": "3", "notes/d": "4"})
+    first, *others = (await store.write(stored.claimed)).claims
+    told = [("too_long", "long", first)] + [("refused", "no", each) for each in others]
+    gone = [queue.Failed(each.uri, each.indexed_as, each.attempt, reason, why) for reason, why, each in told]
+    await store.write(queue.fail, gone)
+    rewritten = replace(judged.write(others[0].uri, "rewritten"), source="other", id="o")
+    await store.write(writes.append, "local", [rewritten])
+
+    assert await store.read(queue.failed, "test") == [("refused", 2, "no"), ("too_long", 1, "long")]
+    assert await store.read(queue.failed, "other") == []

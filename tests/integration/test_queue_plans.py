@@ -35,6 +35,7 @@ async def work(store: engine.Store) -> None:
     released_ = queue.Released(released.uri, released.indexed_as, released.attempt, called=True)
     await store.write(queue.release, [released_])
     await store.read(queue.unanswered, "test")
+    await store.read(queue.failed, "test")
     await store.read(queue.pending)
     await store.read(queue.pending, ["notes"])
     await store.write(stored.write, {f"mails/{n}": f"body {n}" for n in range(40)})
