@@ -75,8 +75,9 @@ async def open_store(settings: Settings, *, create: bool = True, clock_shift: Cl
     """
     if settings.store_url is None:
         if not create and not (settings.data_folder / "facetline.db").exists():
+            first = "" if settings.config.exists() else "begin with 'facetline init', then "
             raise errors.NotFound(
-                f"there is no data in {settings.data_folder} yet; write or import a document first, or try"
+                f"there is no data in {settings.data_folder} yet; {first}write or import a document first, or try"
                 " 'facetline demo'"
             )
         try:

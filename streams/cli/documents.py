@@ -293,6 +293,11 @@ def _show_document(found: dict[str, Any]) -> None:
     output.text(found["body"] or "")
 
 
+def _word(value: Any) -> str:
+    """Say a bucket's value as a filter would."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _show_hits(reply: dict[str, Any]) -> None:
     output.table(
         (
@@ -303,7 +308,7 @@ def _show_hits(reply: dict[str, Any]) -> None:
         for hit in reply["hits"]
     )
     for facet in reply["facets"]:
-        buckets = "  ".join(f"{bucket['value']} {bucket['count']}" for bucket in facet["buckets"])
+        buckets = "  ".join(f"{_word(bucket['value'])} {bucket['count']}" for bucket in facet["buckets"])
         output.text(f"{facet['name']}: {buckets}  (missing {facet['missing']['count']})")
     pending = reply["as_of"]["pending"]
     waiting = f", {pending} still pending" if pending else ""

@@ -134,6 +134,27 @@ def test_an_answer_that_fails_is_no_failed_command(place: Place):
     assert words.err.splitlines() == ["why: facetline get tickets/t1"]
 
 
+def test_an_import_says_which_answers_failed(place: Place):
+    """An import that was written without answers ends with 0, and says how many, why, and what to do."""
+    (place.folder / "new.ndjson").write_text('{"key": "n1", "body": "not recorded"}\n{"key": "n2", "body": " "}\n')
+
+    done = place.run("import", "new.ndjson", "--collection", "tickets")
+    again = place.run("import", "new.ndjson", "--collection", "tickets", "--json")
+
+    assert (done.code, done.out) == (0, "2 written, 0 unchanged, 0 refused\n")
+    assert "1 have no answers, evaluator_error: " in done.err
+    assert "facetline reindex tickets" in done.err
+    assert (again.code, again.json) == (0, {"written": 0, "unchanged": 2, "failed": 1, "refused": []})
+
+
+def test_true_and_false_are_counted_in_the_words_of_a_filter(written: Place):
+    """Counts of a boolean question say true and false, as a filter does."""
+    search = written.run("search", "tickets", "--counts", "urgent")
+
+    assert "urgent: true " in search.out
+    assert "  false " in search.out
+
+
 def test_a_body_from_a_file_or_standard_input(place: Place):
     """`--file` and `-` are ways to give a body."""
     (place.folder / "body.txt").write_text("Nothing works")
