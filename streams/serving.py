@@ -82,7 +82,7 @@ async def serving(settings: "Settings", host: str, *, secret: str = "") -> Async
 
 
 def _application(settings: "Settings", node: PipelineNode, *, loopback: bool, limits: Limits) -> Any:
-    from facets.agents import http as agents  # FastAPI and MCP: only what serves has use for them
+    from facets.agents import mounted as agents  # FastAPI: only what serves has use for it
     from facets.api.application import application
     from facets.explorer import routes as explorer
 

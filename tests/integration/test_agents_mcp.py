@@ -23,7 +23,7 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from polling import eventually
 
-from facets.agents import http
+from facets.agents import mounted
 from facets.agents.tools import EXTRAS
 from facets.api.application import application
 from facets.explorer import routes as explorer
@@ -75,7 +75,7 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
             node,
             loopback=True,
             observe=lambda method, route, status, _seconds: routes.append((method, route, status)),
-            parts=[http.part(allowed=EXTRAS), explorer.part],
+            parts=[mounted.part(allowed=EXTRAS), explorer.part],
         )
         async with listening.listening(app) as server:
             yield Served(pipeline, node, server.url, tokens, routes)

@@ -1,0 +1,54 @@
+"""The agents' endpoint of a server: made when the first agent comes, for all that wait for it; ended with the server."""
+
+import asyncio
+import subprocess
+import sys
+
+import httpx
+import scripted_node
+from polling import eventually
+
+from facets.agents import mounted
+from facets.api.application import application
+
+LISTED = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+HEADERS = {"accept": "application/json, text/event-stream"}
+STARTED = """
+import sys
+from facets.api.limits import Limits
+from streams import serving
+from streams.settings import Settings
+serving._application(Settings(), None, loopback=True, limits=Limits())
+print("mcp" in sys.modules)
+"""
+
+
+def test_a_start_does_not_import_the_sdk():
+    """The whole application of a server is made without the MCP SDK, which is imported for the first agent."""
+    done = subprocess.run([sys.executable, "-c", STARTED], capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stdout == "False\n"
+
+
+async def test_all_who_come_first_are_answered_and_nothing_is_left():
+    """Requests that come while the endpoint is made are answered by it, one that goes away hinders none."""
+    gate = application(scripted_node.ScriptedNode(), loopback=True, parts=[mounted.part()])
+    async with (
+        gate.application.router.lifespan_context(gate.application),
+        httpx.AsyncClient(transport=httpx.ASGITransport(gate), base_url="http://127.0.0.1", headers=HEADERS) as client,
+    ):
+        gone = asyncio.create_task(client.post("/mcp", json=LISTED))
+        await eventually(lambda: _making() != [], deadline_s=10)
+        waiting = [asyncio.create_task(client.post("/mcp", json=LISTED)) for _ in range(4)]
+        gone.cancel()
+        replies = await asyncio.gather(*waiting)
+        refused = await client.get("/mcp")
+
+    assert [reply.status_code for reply in replies] == [200] * 4
+    assert {tuple(reply.json()) for reply in replies} == {("jsonrpc", "id", "result")}
+    assert refused.status_code == 405
+    assert _making() == []
+
+
+def _making() -> list[str]:
+    return [task.get_name() for task in asyncio.all_tasks() if task.get_name() == "agents"]
