@@ -1,4 +1,4 @@
-"""The agents' endpoint of a server: made when the first agent comes, for all that wait for it; ended with the server."""
+"""The agents' endpoint of a server: made when the first agent comes, for all that wait; it ends with the server."""
 
 import asyncio
 import subprocess
