@@ -13,6 +13,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import sqlalchemy as sa
@@ -24,6 +25,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from facets import errors
+from storage import same_file
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -150,6 +152,8 @@ class Store:
         self._clock_shift = clock_shift
         self._deadline_s = deadline_s
         self._threads = ThreadPoolExecutor(POOL_SIZE, thread_name_prefix="store")
+        path = engine.url.database if engine.dialect.name == "sqlite" else None
+        self._file = same_file.SameFile(Path(path)) if path and path != ":memory:" else None
         self._writing = asyncio.Lock() if engine.dialect.name == "sqlite" else None
 
     async def write(self, function: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -188,14 +192,27 @@ class Store:
         return self._until_deadline(functools.partial(self._once_reading, function, *args, **kwargs))
 
     def _once_writing(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        with self.engine.connect() as connection, connection.begin():
+        with self._connected() as connection, connection.begin():
             return function(Tx(connection, self._clock_shift), *args, **kwargs)
 
     def _once_reading(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        with self.engine.connect() as plain:
+        with self._connected() as plain:
             connection = plain.execution_options(**_reading(self.engine))
             with connection.begin():
                 return function(Tx(connection, self._clock_shift), *args, **kwargs)
+
+    def _connected(self) -> Connection:
+        """Return a connection, to be closed by the caller.
+
+        Raises:
+            StoreUnavailable: the file that was opened first is not at its path any more.
+        """
+        if self._file is not None and self._file.seen:
+            self._file.check()
+        connection = self.engine.connect()
+        if self._file is not None and not self._file.seen:
+            self._file.check()
+        return connection
 
     def _until_deadline(self, once: Callable[[], T]) -> T:
         deadline = time.monotonic() + self._deadline_s

@@ -102,6 +102,33 @@ async def test_a_folder_that_is_not_there_is_named(tmp_path: Path):
         await opening.open_store(f"sqlite:///{tmp_path}/nowhere/store.sqlite")
 
 
+async def test_a_file_that_is_moved_takes_no_write_until_it_is_back(tmp_path: Path):
+    """A store whose file was moved says so and acknowledges nothing, not even into a new file; put back, it goes on."""
+    path = tmp_path / "here" / "store.sqlite"
+    path.parent.mkdir()
+    store = await opening.open_store(f"sqlite:///{path}")
+    try:
+        path.parent.rename(tmp_path / "away")
+        with pytest.raises(errors.StoreUnavailable, match="moved or deleted"):
+            await store.write(tx_id)
+        path.parent.mkdir()
+        path.touch()
+        with pytest.raises(errors.StoreUnavailable, match="another file"):
+            await store.read(tx_id)
+        path.unlink()
+        path.parent.rmdir()
+        (tmp_path / "away").rename(path.parent)
+
+        assert await store.write(tx_id) == store.store_id
+    finally:
+        await store.close()
+
+
+def tx_id(tx: engine.Tx) -> str:
+    """Read the id of the store."""
+    return str(tx.execute(sa.text("SELECT store_id FROM store")).scalar_one())
+
+
 async def test_a_server_that_is_away_is_tried_until_the_deadline(tmp_path: Path):
     """Opening gives up within its own deadline, and its message does not tell the password."""
     began = time.monotonic()
