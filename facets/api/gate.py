@@ -7,6 +7,7 @@ import asyncio
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from typing import Self
 
 import structlog
 from starlette.applications import Starlette
@@ -67,6 +68,7 @@ class Gate:
         self._limits = limits
         self._observe = observe
         self._pages = pages
+        self._bodies = _Bodies(limits.bodies_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -90,9 +92,9 @@ class Gate:
             if reply.allowed_origin is not None and _is_preflight(scope, headers):
                 await Response(status_code=204, headers=_CORS_ALLOWED)(scope, receive, reply.send)
                 return
-            bounded = _Body(receive, self._limits)
-            bounded.check(headers)
-            await self.application(scope, bounded.receive, reply.send)
+            with _Body(receive, self._limits, self._bodies) as bounded:
+                bounded.check(headers)
+                await self.application(scope, bounded.receive, reply.send)
         except ClientDisconnect:
             return
         except Problem as problem:
@@ -144,15 +146,40 @@ class _Reply:
         await self._send(message)
 
 
-class _Body:
-    """Passes a request's body on while it is small and quick enough."""
+class _Bodies:
+    """The bodies of all requests that are not answered yet: `held` bytes of them are in memory."""
 
-    def __init__(self, receive: Receive, limits: Limits) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.held = 0
+
+    def take(self, count: int) -> None:
+        """Take in so many bytes more.
+
+        Raises:
+            Problem: `busy`; nothing was taken in.
+        """
+        if self.held + count > self._most:
+            raise Problem("busy", f"bodies of {self.held} bytes are at work; try again in a moment")
+        self.held += count
+
+
+class _Body:
+    """Passes a request's body on while it is small and quick enough; inside `with` it counts among all bodies."""
+
+    def __init__(self, receive: Receive, limits: Limits, bodies: _Bodies) -> None:
         self._receive = receive
         self._limits = limits
+        self._bodies = bodies
         self._ends = asyncio.get_running_loop().time() + limits.request_s
         self._bytes = 0
         self._whole = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bodies.held -= self._bytes
 
     def check(self, headers: Headers) -> None:
         """Refuse by its declared length what is too long, before any of it is read.
@@ -168,7 +195,7 @@ class _Body:
         """Return the next message.
 
         Raises:
-            Problem: `too-large`, or `request-timeout`.
+            Problem: `too-large`, `request-timeout`, or `busy` when the bodies of all requests are too large.
         """
         if self._whole:
             return await self._receive()
@@ -182,7 +209,9 @@ class _Body:
                 headers={"Connection": "close"},
             ) from None
         if message["type"] == "http.request":
-            self._bytes += len(message.get("body", b""))
+            count = len(message.get("body", b""))
+            self._bodies.take(count)
+            self._bytes += count
             self._whole = not message.get("more_body", False)
             if self._bytes > self._limits.body_bytes:
                 raise self._too_large()

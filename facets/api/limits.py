@@ -12,13 +12,15 @@ from facets.api.problems import Problem
 class Limits:
     """The bounds of one serving process; times are seconds.
 
-    `body_bytes` is ten times what a document's body may have, escapes of JSON included. `request_s` is for a request's
+    `body_bytes` is ten times what a document's body may have, escapes of JSON included, `bodies_bytes` is for those of
+    all requests at once, which are in memory until they are answered. `request_s` is for a request's
     head, and again for its body. `stall_s` is how long a reader may take nothing of a reply that waits for it,
     `stream_s` how long a stream of rows, whose snapshot is held, may take in all. `fresh` are searches that ask for how
     new their reply must be: they are more, because most of their time they only wait.
     """
 
     body_bytes: int = 5 * 1024 * 1024
+    bodies_bytes: int = 128 * 1024 * 1024
     request_s: float = 20.0
     stall_s: float = 20.0
     stream_s: float = 600.0

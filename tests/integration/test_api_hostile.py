@@ -372,3 +372,23 @@ async def test_who_waits_long_takes_no_search_from_others(node: scripted_node.Sc
         hold.set()
 
     assert status == 200
+
+
+async def test_the_bodies_of_all_requests_together_are_bounded(node: scripted_node.ScriptedNode):
+    """Many large bodies at once are no more than fit into memory; when they are answered there is room again."""
+    limits = replace(SHORT, bodies_bytes=250_000)
+    large = posted("/v1/collections/tickets/search", {"filter": "x" * 100_000, "at_least": ["t"]})
+    node.hold = asyncio.Event()
+    made = application(node, loopback=True, limits=limits)
+    async with listening(made, limits) as server, contextlib.AsyncExitStack() as stack:
+        held = [await stack.enter_async_context(connected(server, large)) for _ in range(2)]
+        await eventually(lambda: node.held == len(held), every_s=0.005)
+        async with connected(server, large) as late:
+            refused = await late.reply()
+        node.hold.set()
+        answered = [await client.reply() for client in held]
+        async with connected(server, large) as again:
+            last = await again.reply()
+
+    assert (refused[0], refused[1]["type"]) == (503, "/v1/problems/busy")
+    assert [status for status, _ in [*answered, last]] == [200] * 3
