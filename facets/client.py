@@ -74,13 +74,19 @@ class Client(Common):
         try:
             reply = self._call(self.searching(collection, facets, options))
         except errors.InvalidCursor:
-            if not self.memory.forget():
+            if not self.memory.for_search(collection):
                 raise
-            reply = self._call(self.searching(collection, facets, options))  # the store is another one than it was
+            # The caller's cursor, or our tokens? If it is right without them, the store is another one than it was.
+            reply = self._call(self.searching(collection, facets, options, remembered=False))
+            self.memory.forget()
         return self.memory.found(collection, reply)
 
     def rows(self, collection: str, facets: Facets | None = None, **options: Any) -> Iterator[dict[str, Any]]:
-        """Return all hits of a search, page after page; what is written meanwhile may be among them, none twice."""
+        """Return all hits of a search, page after page, each as it then is.
+
+        What is written meanwhile may be among them. A document whose place in the order changes meanwhile may come
+        twice or not at all: sort by what does not change (as without `sort`) to have each once.
+        """
         cursor = None
         while True:
             page = self.search(collection, facets, **{"limit": 200, **options, "cursor": cursor})

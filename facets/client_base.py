@@ -56,10 +56,13 @@ class Common:
         """Return what it means that no reply came."""
         return Lost(f"{self.url} does not answer ({type(error).__name__}); is 'facetline serve' running there?")
 
-    def searching(self, collection: str, facets: Facets | None, options: Mapping[str, Any]) -> Call:
-        """Return a search that knows what this client has written and seen."""
+    def searching(
+        self, collection: str, facets: Facets | None, options: Mapping[str, Any], *, remembered: bool = True
+    ) -> Call:
+        """Return a search that, unless `remembered` is False, knows what this client has written and seen."""
         given = dict(options)
-        tokens = dict.fromkeys([*(given.pop("at_least", None) or ()), *self.memory.for_search(collection)])
+        own = self.memory.for_search(collection) if remembered else ()
+        tokens = dict.fromkeys([*(given.pop("at_least", None) or ()), *own])
         return client_calls.search(collection, facets, {**given, "at_least": list(tokens)[:TOKENS_MAX] or None})
 
 

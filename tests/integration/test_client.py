@@ -212,6 +212,23 @@ async def test_no_server_is_an_error_of_its_own(url: str):
             await nobody.collections()
 
 
+async def test_a_wrong_cursor_costs_no_memory(url: str):
+    """A cursor of the caller's that does not fit is an error, and the client still reads what it has written."""
+    async with AsyncClient(url) as client:
+        await client.write("@alice/notes/kept", body="x", wait="applied")
+        before = client.memory.for_search("support")
+        with pytest.raises(errors.InvalidCursor):
+            await client.search("support", cursor="x")
+        kept = client.memory.for_search("support")
+    with Client(url) as sync:
+        await asyncio.to_thread(sync.search, "support")
+        with pytest.raises(errors.InvalidCursor):
+            await asyncio.to_thread(sync.search, "support", cursor="x")
+
+    assert kept == before != []
+    assert sync.memory.for_search("support") != []
+
+
 async def test_another_store_is_no_dead_end(url: str, client: AsyncClient, tmp_path: Path):
     """A client whose server now has another store forgets what it knew of the first, and goes on."""
     written = await client.write("@alice/notes/first", body="x", wait="applied")
