@@ -9,7 +9,7 @@ import urllib.parse
 from collections import OrderedDict
 from typing import Any
 
-from facets import errors
+from facets import errors, loopback
 
 WRITES_MAX = 15
 """With a collection's own, as many tokens as one request may carry."""
@@ -87,5 +87,4 @@ def base_url(url: str) -> str:
 
 def is_loopback(url: str) -> bool:
     """Say whether an address is this machine: then no proxy is asked."""
-    host = (urllib.parse.urlsplit(url).hostname or "").lower()
-    return host in {"localhost", "::1"} or host.startswith("127.")
+    return loopback.is_loopback(urllib.parse.urlsplit(url).hostname or "")

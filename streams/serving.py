@@ -6,7 +6,6 @@ nothing: writes are produced, workers do the rest, and the views follow the stor
 
 import asyncio
 import contextlib
-import ipaddress
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ import structlog
 
 from facets import errors
 from facets.api.limits import Limits
+from facets.loopback import is_loopback
 from storage import credentials
 from streams import wiring
 from streams.node import PipelineNode, open_node
@@ -46,14 +46,6 @@ class Serving:
         """Give calls to evaluators no grace period: what they were about is asked again later."""
         if self.node.pipeline.work is not None:
             self.node.pipeline.work.side_chain.halt()
-
-
-def is_loopback(host: str) -> bool:
-    """Say whether only this machine can reach a host's address."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 @contextlib.asynccontextmanager

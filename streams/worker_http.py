@@ -6,7 +6,6 @@ only requests for a loopback host are answered, so that no web page can read it 
 
 import contextlib
 import errno
-import ipaddress
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from aiohttp import web
 from prometheus_client import exposition
 
 from facets import errors
+from facets.loopback import is_loopback
 from streams import health, metrics
 from streams.health import Check
 from streams.observing import Observer
@@ -78,14 +78,6 @@ async def _listen(runner: web.AppRunner, host: str, ports: Iterable[int], *, nee
             ) from error
         return True
     return False
-
-
-def is_loopback(host: str) -> bool:
-    """Say whether a host, as in an address or in a request, is this machine by a name that nobody else can give."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _application(observer: Observer, *, loopback: bool) -> web.Application:

@@ -4,12 +4,12 @@ A browser sends any page's requests to this server. So a request is answered onl
 and, where everybody on this machine has all rights, only under a name of this machine that no other site can take.
 """
 
-import ipaddress
 from collections.abc import Collection
 
 from starlette.datastructures import Headers
 
 from facets.api.problems import Problem
+from facets.loopback import is_loopback
 from facets.node import LOCAL, Caller, Node, Right
 
 _REALM = 'Bearer realm="facetline"'
@@ -56,6 +56,16 @@ class Access:
         if origin is None and _is_foreign_resource(headers):
             raise Problem("foreign-origin", "pages of other sites are not answered")
 
+    @staticmethod
+    def check_own(headers: Headers) -> None:
+        """Refuse links and frames of other sites: who is nobody may be everybody here, and work costs.
+
+        Raises:
+            Problem: `foreign-origin`.
+        """
+        if headers.get("sec-fetch-site") == "cross-site" and "origin" not in headers:
+            raise Problem("foreign-origin", "a link of another site leads here; open the address by itself")
+
     async def caller(self, headers: Headers) -> Caller:
         """Return who asks.
 
@@ -95,14 +105,6 @@ def unauthorized(*, given: bool) -> Problem:
     return Problem("unauthorized", detail, headers={"WWW-Authenticate": challenge})
 
 
-def is_loopback(host: str) -> bool:
-    """Say whether a host is this machine by a name that nobody else can give."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
-
-
 def _bearer(header: str | None) -> str | None:
     """Return the token of an Authorization header; another scheme is a token that is nobody's."""
     if header is None:
@@ -123,7 +125,9 @@ def _is_own(origin: str, host: str) -> bool:
 
 
 def _is_foreign_resource(headers: Headers) -> bool:
-    """Say whether a page of another site fetches this (an image, a script); following a link is no such thing."""
+    """Say whether a page of another site fetches this (an image, a script); following a link to a page of ours is no
+    such thing, to the API it is (`Access.check_own`).
+    """
     return headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate"
 
 

@@ -107,8 +107,10 @@ class Declared:
 
         async def endpoint(request: Request) -> Response:
             try:
-                caller = NOBODY if self.right is None else await service.access.caller(request.headers)
+                caller = NOBODY
                 if self.right is not None:
+                    service.access.check_own(request.headers)
+                    caller = await service.access.caller(request.headers)
                     access.require(caller, self.right, everywhere=self.everywhere)
                 return await self._until_gone(Call(service, request, caller))
             except errors.PipelineError as error:

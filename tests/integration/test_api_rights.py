@@ -185,13 +185,17 @@ async def test_foreign_pages_are_not_answered(local: httpx.AsyncClient):
             assert "access-control-allow-origin" not in reply.headers
 
 
-async def test_images_and_scripts_of_foreign_pages_are_not_answered(local: httpx.AsyncClient):
-    """A browser sends no origin with them, but says that they are another site's; a link that is followed passes."""
+async def test_images_scripts_frames_and_links_of_foreign_pages_are_not_answered(local: httpx.AsyncClient):
+    """A browser sends no origin with them, but says that they are another site's; what asks for no right passes."""
     embedded = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
     followed = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
 
     assert (await local.get("/v1/sql.csv?sql=x", headers=embedded)).status_code == 403
-    assert (await local.get("/v1/jobs", headers=followed)).status_code == 200
+    for declared in ROUTES:
+        if declared.method == "GET" and declared.right is not None:
+            assert (await ask(local, declared, **followed)).json()["type"] == "/v1/problems/foreign-origin"
+    assert (await local.get("/livez", headers=followed)).status_code == 200
+    assert (await local.get("/v1/jobs", headers={**followed, "Sec-Fetch-Site": "same-origin"})).status_code == 200
 
 
 async def test_pages_of_named_origins_may_read(node: scripted_node.ScriptedNode):
