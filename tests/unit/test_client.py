@@ -245,7 +245,9 @@ def test_what_is_no_uri_is_not_sent(uri: str):
         client_calls.document(uri)
 
 
-@pytest.mark.parametrize("content", [{"a": float("nan")}, {"a": object()}, {"a": "\ud800"}], ids=["nan", "object", "surrogate"])
+@pytest.mark.parametrize(
+    "content", [{"a": float("nan")}, {"a": object()}, {"a": "\ud800"}], ids=["nan", "object", "surrogate"]
+)
 def test_what_is_no_json_is_not_sent(content: dict[str, Any]):
     """A body that is no JSON is refused before anything is sent."""
     with pytest.raises(errors.InvalidQuery):
