@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+import structlog
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
@@ -17,6 +18,8 @@ from facets.api.application import MakePart, Part
 from facets.api.call import Service
 
 PATH = "/mcp"
+
+log = structlog.get_logger(__name__)
 
 
 class MountedAgents:
@@ -56,6 +59,10 @@ class MountedAgents:
         except Exception as error:  # noqa: BLE001 (the outermost step of this task: whoever waits is told)
             if not made.done():
                 made.set_exception(error)
+                return
+            self._route = None  # it answers no more: whoever comes next has it made anew
+            # Not the message: a library's may quote a document.
+            log.error("agents_ended", error=type(error).__name__)  # noqa: TRY400
 
     def _make(self) -> Part:
         from facets.agents import http

@@ -1,15 +1,20 @@
 """The agents' endpoint of a server: made when the first agent comes, for all that wait; it ends with the server."""
 
 import asyncio
+import contextlib
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 
 import httpx
 import scripted_node
 from polling import eventually
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
 
 from facets.agents import mounted
-from facets.api.application import application
+from facets.api.application import Part, application
 
 LISTED = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 HEADERS = {"accept": "application/json, text/event-stream"}
@@ -48,6 +53,47 @@ async def test_all_who_come_first_are_answered_and_nothing_is_left():
     assert {tuple(reply.json()) for reply in replies} == {("jsonrpc", "id", "result")}
     assert refused.status_code == 405
     assert _making() == []
+
+
+class Breaking(mounted.MountedAgents):
+    """An endpoint whose surroundings break when told to, the first time; `made` counts how often it was made."""
+
+    def __init__(self) -> None:
+        super().__init__(None)  # type: ignore[arg-type]
+        self.breaks = asyncio.Event()
+        self.made = 0
+
+    def _make(self) -> Part:
+        self.made += 1
+        answer = Route(mounted.PATH, lambda _request: Response("answered"), methods=["POST"])
+        return Part([answer], self._breaking if self.made == 1 else contextlib.nullcontext)
+
+    @contextlib.asynccontextmanager
+    async def _breaking(self) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._break())
+            yield
+
+    async def _break(self) -> None:
+        await self.breaks.wait()
+        raise RuntimeError
+
+
+async def test_an_endpoint_that_broke_is_made_anew():
+    """After a fault that ends it, the next agent is answered by a new one."""
+    endpoint = Breaking()
+    app = Starlette(routes=[Route(mounted.PATH, endpoint)])
+    async with (
+        endpoint.running(),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client,
+    ):
+        before = await client.post("/mcp")
+        endpoint.breaks.set()
+        await eventually(lambda: _making() == [], what="it has ended")
+
+        after = await client.post("/mcp")
+
+    assert (before.text, after.text, endpoint.made) == ("answered", "answered", 2)
 
 
 def _making() -> list[str]:
