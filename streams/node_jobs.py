@@ -47,7 +47,7 @@ async def plan(pipeline: "Pipeline", given: ReindexRequest) -> dict[str, Any]:
 async def listed(pipeline: "Pipeline") -> list[dict[str, Any]]:
     """Return the newest jobs, newest first."""
     found = await pipeline.store.read(jobs.list_jobs, LISTED_MAX)
-    return [await reindexing.result(pipeline, job.id) for job in found]
+    return [await reindexing.result(pipeline, job.id, names_max=reindexing.LISTED_AMONG_JOBS) for job in found]
 
 
 async def items(pipeline: "Pipeline", job_id: str, *, status: str, cursor: str | None, limit: int) -> dict[str, Any]:

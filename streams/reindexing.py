@@ -14,6 +14,8 @@ from streams.pipeline import Pipeline
 from streams.token_bucket import TOKENS_PER_BYTE
 
 LISTED_MAX = 1_000
+LISTED_AMONG_JOBS = 5
+"""Names of one job in a list of jobs, which may be a hundred."""
 """Names in a result's lists; the rest is read by pages."""
 PAGE = 5_000
 
@@ -93,10 +95,10 @@ async def _pages(pipeline: Pipeline, request: jobs.JobRequest) -> AsyncIterator[
         after = uris[-1]
 
 
-async def result(pipeline: Pipeline, job_id: str) -> dict[str, Any]:
+async def result(pipeline: Pipeline, job_id: str, *, names_max: int = LISTED_MAX) -> dict[str, Any]:
     """Return a job as DESIGN §8 shows it: state, progress, and the first names of those asked again and failed.
 
-    Names are keys, in a scoped collection uris.
+    Names are keys, in a scoped collection uris, of each kind at most `names_max`.
 
     Raises:
         NotFound: there is no such job.
@@ -105,7 +107,7 @@ async def result(pipeline: Pipeline, job_id: str) -> dict[str, Any]:
     counts = await pipeline.store.read(jobs.progress, job_id)
     names = {}
     for state in ("reindexed", "failed"):
-        items = await pipeline.store.read(jobs.items, job_id, state, limit=LISTED_MAX)
+        items = await pipeline.store.read(jobs.items, job_id, state, limit=names_max)
         names[state] = [item.uri if item.scope else item.key for item in items]
     open_ = counts.get("waiting", 0) + counts.get("asked", 0)
     return {

@@ -126,7 +126,7 @@ def list_(json_: options.Json = False, config: options.Config = None, folder: op
 
         async with wiring.open_pipeline(options.settings(config, folder), writes=False) as pipeline:
             for job in await pipeline.store.read(jobs.list_jobs):
-                result = await reindexing.result(pipeline, job.id)
+                result = await reindexing.result(pipeline, job.id, names_max=reindexing.LISTED_AMONG_JOBS)
                 if json_:
                     output.result(result)
                 else:

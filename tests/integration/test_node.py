@@ -363,9 +363,12 @@ async def test_a_filter_sees_what_was_written_just_before(side: Side):
         await side.node.plan(LOCAL, ReindexRequest("tickets", filter="doc_key ="))
 
 
+KEYS = ("a", "b", "c", "d", "e", "f")
+
+
 async def test_a_jobs_documents_are_listed_by_state(side: Side):
-    """Pages of a job's documents hold each once, and a state that is none is refused with the nearest."""
-    for key in ("a", "b", "c"):
+    """Pages of a job's documents hold each once, a list of jobs a few; a state that is none is refused."""
+    for key in KEYS:
         await side.write(key, wait="answered")
     job = await side.node.reindex(LOCAL, ReindexRequest("tickets", force=True, scope=side.scope))
 
@@ -374,10 +377,13 @@ async def test_a_jobs_documents_are_listed_by_state(side: Side):
 
     await eventually(over, what="the job is over")
     first = await side.node.job_items(LOCAL, job["id"], status="reindexed", cursor=None, limit=2)
-    rest = await side.node.job_items(LOCAL, job["id"], status="reindexed", cursor=first["next_cursor"], limit=2)
+    rest = await side.node.job_items(LOCAL, job["id"], status="reindexed", cursor=first["next_cursor"], limit=4)
+    shown = await side.node.job(LOCAL, job["id"])
+    among = next(each for each in await side.node.jobs(LOCAL) if each["id"] == job["id"])
 
     listed = [item["uri"] for item in [*first["items"], *rest["items"]]]
-    assert listed == [f"@{side.scope}/tickets/{key}" for key in ("a", "b", "c")]
+    assert listed == shown["reindexed"] == [f"@{side.scope}/tickets/{key}" for key in KEYS]
+    assert among == {**shown, "reindexed": listed[:5]}
     assert rest["next_cursor"] is None
     with pytest.raises(errors.InvalidQuery, match="did you mean 'reindexed'"):
         await side.node.job_items(LOCAL, job["id"], status="reindex", cursor=None, limit=2)
