@@ -7,6 +7,7 @@ the whole file (a missing column) does. Numbers of lines count from 1.
 import csv
 import io
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Literal, Self, TextIO
@@ -49,7 +50,8 @@ class Refusal:
 class Columns:
     """Which CSV columns are what; `key` None takes the number of the row. The columns of `state` give its types.
 
-    `facets` maps questions to columns with answers of an earlier system; an empty field is none.
+    `facets` maps questions to columns with answers of an earlier system; an empty field is none. `named` maps fields of
+    the state to columns that are called otherwise.
     """
 
     body: str
@@ -57,6 +59,11 @@ class Columns:
     ignore: frozenset[str]
     state: Mapping[str, str]
     facets: Mapping[str, str] = field(default_factory=dict)
+    named: Mapping[str, str] = field(default_factory=dict)
+
+    def of_state(self) -> dict[str, str]:
+        """Return the fields of the state with their columns."""
+        return {name: self.named.get(name, name) for name in self.state}
 
 
 class InvalidFile(errors.InvalidQuery):
@@ -183,11 +190,13 @@ def read_csv(
 def csv_records(file: BinaryIO) -> Iterator[tuple[int, list[str] | Refusal]]:
     """Return the records of a CSV file, the header too, with the numbers of their first lines; empty ones are left out.
 
-    What is not UTF-8 comes as lone surrogates.
+    What is not UTF-8 comes as lone surrogates. Fields are separated by commas; by semicolons or tabs in a file whose
+    first line has some of these and no comma, as spreadsheets write them where a comma is part of a number.
     """
     csv.field_size_limit(2 * BODY_BYTES_MAX)
     text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="")
-    reader = csv.reader(_BoundedLines(text), strict=True)
+    lines_ = _BoundedLines(text)
+    reader = csv.reader(lines_, strict=True, delimiter=_delimiter(lines_.first))
     while True:
         line = reader.line_num + 1
         try:
@@ -199,6 +208,13 @@ def csv_records(file: BinaryIO) -> Iterator[tuple[int, list[str] | Refusal]]:
             continue
         if values:
             yield line, values
+
+
+def _delimiter(header: str) -> str:
+    """Return what separates the fields of a file with this first line."""
+    if "," in header:
+        return ","
+    return next((each for each in (";", "\t") if each in header), ",")
 
 
 def header_of(first: tuple[int, list[str] | Refusal]) -> list[str]:
@@ -221,12 +237,15 @@ class _BoundedLines:
 
     def __init__(self, text: TextIO) -> None:
         self._text = text
+        self.first = text.readline(LINE_BYTES_MAX)
+        self._read_first = False
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> str:
-        line = self._text.readline(LINE_BYTES_MAX)
+        line = self._text.readline(LINE_BYTES_MAX) if self._read_first else self.first
+        self._read_first = True
         if not line:
             raise StopIteration
         if len(line) == LINE_BYTES_MAX and not line.endswith("\n"):
@@ -237,20 +256,27 @@ class _BoundedLines:
 
 
 def _check_header(header: list[str], columns: Columns) -> None:
-    for wanted in (columns.body, columns.key, *columns.facets.values()):
+    options = {columns.body: "--body-column", columns.key: "--key-column"}
+    for wanted in (columns.body, columns.key, *columns.facets.values(), *columns.named.values()):
         if wanted is not None and wanted not in header:
             guess = errors.nearest(wanted, header)
-            raise InvalidFile(f"the file has no column {wanted!r}{guess}; it has {', '.join(header)}", allowed=header)
+            way_out = f"; name another one with {options[wanted]}" if wanted in options else ""
+            raise InvalidFile(
+                f"the file has no column {wanted!r}{guess}; it has {', '.join(header)}{way_out}", allowed=header
+            )
     for name in sorted(columns.ignore - set(header)):
         raise InvalidFile(f"the file has no column {name!r} to ignore; it has {', '.join(header)}", allowed=header)
-    taken = {columns.body, columns.key, *columns.ignore, *columns.state, *columns.facets.values()}
-    for name in header:
-        if name not in taken:
-            raise InvalidFile(
-                f"column {name!r} is neither the body, the key, answers nor in the collection's state"
-                f" ({', '.join(columns.state) or 'which has no fields'}); add it there or pass --ignore-columns {name}",
-                allowed=columns.state,
-            )
+    of_state = columns.of_state().values()
+    taken = {columns.body, columns.key, *columns.ignore, *of_state, *columns.facets.values()}
+    if left := [name for name in header if name not in taken]:
+        shown = ", ".join(map(repr, left))
+        raise InvalidFile(
+            f"{'column' if len(left) == 1 else 'columns'} {shown}: neither the body, the key, answers nor in the"
+            f" collection's state ({', '.join(columns.state) or 'which has no fields'}); add a field there, take the"
+            f" column for one with --state-column FIELD={shlex.quote(left[0])}, or pass --ignore-columns"
+            f" {shlex.quote(','.join(left))}",
+            allowed=columns.state,
+        )
 
 
 def _csv_row(line: int, row: int, values: dict[str, str], surplus: int, columns: Columns) -> Row | Refusal:
@@ -261,17 +287,14 @@ def _csv_row(line: int, row: int, values: dict[str, str], surplus: int, columns:
     except UnicodeEncodeError:
         return Refusal(line, "invalid_text: the line is not UTF-8")
     state: dict[str, Any] = {}
-    for name in columns.state:
-        if (
-            name not in values
-            or name in {columns.body, columns.key, *columns.facets.values()}
-            or name in columns.ignore
-        ):
+    other = {columns.body, columns.key, *columns.facets.values(), *columns.ignore} - set(columns.named.values())
+    for name, column in columns.of_state().items():
+        if column not in values or column in other:
             continue
         try:
-            state[name] = typed(values[name], columns.state[name])
+            state[name] = typed(values[column], columns.state[name])
         except ValueError as error:
-            return Refusal(line, f"invalid_state: column {name!r}: {error}")
+            return Refusal(line, f"invalid_state: column {column!r}: {error}")
     key = str(row) if columns.key is None else values[columns.key]
     return Row(line, key, None, values[columns.body], state or None)
 

@@ -72,7 +72,7 @@ def evaluate(  # a command's parameters are its options
     for path in (markdown, svg, calls):
         if path is not None and not path.resolve().parent.is_dir():
             raise typer.BadParameter(f"there is no folder {path.parent} to write {path.name} to")
-    columns = options.question_columns(label_column or [], "--label-column")
+    columns = options.named_columns(label_column or [], "--label-column")
     shown = _Shown(markdown, svg, json_=json_)
 
     async def work() -> int | None:

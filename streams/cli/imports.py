@@ -44,6 +44,9 @@ def import_(  # a command's parameters are its options
     facet_column: Annotated[
         list[str] | None, typer.Option("--facet-column", help="QUESTION=COLUMN with answers of an earlier system.")
     ] = None,
+    state_column: Annotated[
+        list[str] | None, typer.Option("--state-column", help="FIELD=COLUMN, for a column that is called otherwise.")
+    ] = None,
     ignore_columns: Annotated[str | None, typer.Option("--ignore-columns", help="CSV columns to leave out.")] = None,
     scope: Annotated[str | None, typer.Option("--scope", help="Write the keys under this scope.")] = None,
     wait: documents.WaitOption = "answered",
@@ -61,6 +64,7 @@ def import_(  # a command's parameters are its options
     if kind == "csv" and (key_column is None) == (not key_row):
         raise typer.BadParameter("a CSV file needs either --key-column NAME or --key-row")
     answers = _facet_columns(facet_column or [], kind)
+    named = options.named_columns(state_column or [], "--state-column", "FIELD")
     ignored = frozenset(name.strip() for name in (ignore_columns or "").split(",") if name.strip())
 
     async def work() -> int | None:
@@ -72,8 +76,9 @@ def import_(  # a command's parameters are its options
             definition = await pipeline.definition(collection)
             _check_scope(definition, scope, kind)
             types = states.column_types(definition.state_schema)
-            columns = imports.Columns(body_column, key_column, ignored, types, answers)
+            columns = imports.Columns(body_column, key_column, ignored, types, answers, named)
             _check_questions(definition, answers)
+            _check_fields(types, named)
             asked = definition.questions if facets or answers else None
             job = _Import(pipeline, definition, scope)
             with opened(file) as lines:
@@ -105,7 +110,7 @@ def _check_scope(definition: "Definition", scope: str | None, kind: str) -> None
 
 
 def _facet_columns(pairs: list[str], kind: str) -> dict[str, str]:
-    found = options.question_columns(pairs, "--facet-column")
+    found = options.named_columns(pairs, "--facet-column")
     if found and kind != "csv":
         raise typer.BadParameter('--facet-column is for CSV files; in NDJSON answers are in "facets", with --facets')
     return found
@@ -124,6 +129,20 @@ def _check_questions(definition: "Definition", answers: "Mapping[str, str]") -> 
             guess = errors.nearest(name, definition.questions)
             known = ", ".join(definition.questions)
             raise errors.UnknownFacet(f"collection '{definition.name}' has no question '{name}'{guess}; it has {known}")
+
+
+def _check_fields(known: "Mapping[str, str]", named: "Mapping[str, str]") -> None:
+    """Refuse columns for fields that the collection's state does not have.
+
+    Raises:
+        InvalidQuery: naming the field and the nearest one.
+    """
+    from facets import errors
+
+    for name in named:
+        if name not in known:
+            has = ", ".join(known) or "no fields"
+            raise errors.InvalidQuery(f"the state has no field '{name}'{errors.nearest(name, known)}; it has {has}")
 
 
 class _Import:

@@ -19,14 +19,14 @@ Filter = Annotated[
 ]
 
 
-def question_columns(pairs: list[str], option: str) -> dict[str, str]:
-    """Return the columns by question that `option` names as QUESTION=COLUMN."""
+def named_columns(pairs: list[str], option: str, what: str = "QUESTION") -> dict[str, str]:
+    """Return the columns by question (or field of the state) that `option` names as QUESTION=COLUMN."""
     found = {}
     for pair in pairs:
-        question, equals, column = pair.partition("=")
-        if not equals or not question or not column:
-            raise typer.BadParameter(f"{option}: {pair!r} is not QUESTION=COLUMN")
-        found[question] = column
+        name, equals, column = pair.partition("=")
+        if not equals or not name or not column:
+            raise typer.BadParameter(f"{option}: {pair!r} is not {what}=COLUMN")
+        found[name] = column
     return found
 
 

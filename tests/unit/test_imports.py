@@ -131,6 +131,45 @@ def test_wrong_columns_refuse_the_whole_file(header: str, columns: Columns, word
     assert words in refused.value.message
 
 
+def test_all_columns_that_are_nothing_are_told_at_once() -> None:
+    """Several columns without a use are one error, whose --ignore-columns can be pasted."""
+    with pytest.raises(imports.InvalidFile, match=r"--ignore-columns 'Created at,who'$"):
+        csv("id,text,Created at,who\na,b,c,d\n")
+
+
+def test_a_missing_body_names_the_option() -> None:
+    """A file whose text is in another column says with which option to name it."""
+    with pytest.raises(imports.InvalidFile, match=r"no column 'text'.*--body-column"):
+        csv("id,message\na,b\n")
+
+
+def test_columns_called_otherwise_become_fields() -> None:
+    """A column is taken for the field that it is named for; one called like the field is then nothing."""
+    columns = Columns("text", "id", frozenset(), STATE, named={"priority": "Prio (1-3)"})
+    rows = csv("id,text,Prio (1-3)\na,x,3\nb,y,high\n", columns)
+
+    assert rows[0] == Row(2, "a", None, "x", {"priority": 3})
+    assert isinstance(rows[1], Refusal)
+    assert "'Prio (1-3)'" in rows[1].reason
+    with pytest.raises(imports.InvalidFile, match="'priority'"):
+        csv("id,text,Prio (1-3),priority\na,x,3,4\n", columns)
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_semicolons_and_tabs_separate_where_the_header_has_no_comma(delimiter: str) -> None:
+    """What spreadsheets write where commas are decimal is read; commas in the texts then are text."""
+    rows = csv(f"id{delimiter}text\na{delimiter}one, two\n")
+
+    assert rows == [Row(2, "a", None, "one, two", None)]
+
+
+def test_a_comma_in_the_header_decides() -> None:
+    """With a comma in the first line, semicolons are text."""
+    rows = csv("id,text\na,one; two\n")
+
+    assert rows == [Row(2, "a", None, "one; two", None)]
+
+
 def test_ignored_columns_are_left_out() -> None:
     """An ignored column is no state, also when the state has its name."""
     rows = csv("id,text,title\na,x,T\n", Columns("text", "id", frozenset({"title"}), STATE))
