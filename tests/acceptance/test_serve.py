@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
-from commands import Ended, Place, finish
+from commands import Ended, Place
 from polling import eventually
 from runtimes import Site
 from served import ServedPlace, Server, serving
@@ -59,7 +59,6 @@ COMMANDS: tuple[tuple[tuple[str, ...], int], ...] = (
     (("write", "nowhere/w1", "--body", "Thanks", "--json"), 1),
     (("write", "tickets/w5", "--state", '{"title": "no body yet"}', "--json"), 1),
     (("get", "tickets/t1", "--json"), 0),
-    (("get", "tickets/t1"), 0),
     (("get", "tickets/absent"), 1),
     (("search", "tickets", "topic=billing", "--counts", "topic", "--json"), 0),
     (("search", "tickets", "--sort", "-doc_uri", "--limit", "1", "--filter", "doc_status = 'indexed'", "--json"), 0),
@@ -67,14 +66,12 @@ COMMANDS: tuple[tuple[tuple[str, ...], int], ...] = (
     (("search", "tickets", "topic=bilingn"), 2),
     (("search", "tickts"), 2),
     (("search", "tickets", "--filter", "topic = "), 2),
-    (("search", "tickets", "--limit", "0"), 2),
     (("delete", "tickets/t2", "--json"), 0),
     (("delete", "tickets/absent", "--json"), 0),
     (("reindex", "own", "--force", "--json"), 0),
     (("reindex", "own", "--force", "--dry-run", "--json"), 0),
     (("reindex", "tickts"), 2),
     (("jobs", "show", "000000000000"), 1),
-    (("jobs", "cancel", "000000000000"), 1),
     (("import", "more.ndjson", "--collection", "tickets", "--json"), 1),
     (("sql", "SELECT doc_uri, topic FROM own ORDER BY 1", "--json"), 0),
 )
@@ -184,7 +181,7 @@ def test_a_second_server_says_who_serves(beside: tuple[Place, ServeProcess]):
     """A folder has one server; another one is told its address and process."""
     place, running = beside
 
-    ended = finish(place.start("serve", "--port", "0"))
+    ended = place.run("serve", "--port", "0")
 
     assert ended.code == 1
     assert running.url in ended.err
@@ -203,7 +200,7 @@ def test_a_taken_port_is_named(alone: Place):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
 
-        ended = finish(alone.start("serve", "--port", str(port)))
+        ended = alone.run("serve", "--port", str(port))
 
     assert ended.code == 1
     assert f"http://127.0.0.1:{port}" in ended.err
@@ -216,7 +213,7 @@ def test_a_taken_port_is_named(alone: Place):
 )
 def test_what_is_missing_is_named(alone: Place, words: tuple[str, ...], said: str):
     """A host open to others without a token, and a missing file, are refused with the way out."""
-    ended = finish(alone.start("serve", "--port", "0", *words))
+    ended = alone.run("serve", "--port", "0", *words)
 
     assert ended.code == 1
     assert said in ended.err
