@@ -278,5 +278,20 @@ class ThreadsStuck(FatalError):
 
 def nearest(word: str, allowed: Iterable[str]) -> str:
     """Return ` (did you mean 'x'?)` for the allowed word closest to `word`, or an empty string."""
-    close = difflib.get_close_matches(word, list(allowed), n=1)
-    return f" (did you mean '{close[0]}'?)" if close else ""
+    close = likeliest(word, allowed)
+    return f" (did you mean '{close}'?)" if close else ""
+
+
+def likeliest(word: str, allowed: Iterable[str]) -> str | None:
+    """Return the allowed word that `word` was probably meant to be: but for its case, without a prefix, or alike."""
+    known: dict[str, str] = {}
+    for each in allowed:
+        known.setdefault(each.casefold(), each)
+    meant = word.casefold()
+    if meant in known:
+        return known[meant]
+    prefixed = [each for each in known if each.endswith((f"_{meant}", f".{meant}"))] if meant else []
+    if len(prefixed) == 1:
+        return known[prefixed[0]]
+    close = difflib.get_close_matches(meant, list(known), n=1)
+    return known[close[0]] if close else None

@@ -4,7 +4,6 @@
 it never holds a token, a body, anything of another scope, or where the store and the broker are.
 """
 
-import difflib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -79,6 +78,8 @@ def unknown(kind: str, name: str, known: list[str]) -> Problem:
     shown = name[:80]
     listed = ", ".join(known) or "none"
     hint = errors.nearest(shown, known)
+    if not hint and "f.NAME" in known:
+        hint = f" (a question is asked for as 'f.{shown}')"
     return Problem(
         "unknown-parameter",
         f"there is no {kind} {shown!r}{hint}; known: {listed}",
@@ -89,8 +90,7 @@ def unknown(kind: str, name: str, known: list[str]) -> Problem:
 
 def near(word: str, known: list[str]) -> str | None:
     """Return the name most like a word, if one is."""
-    close = difflib.get_close_matches(word[:80], known, n=1)
-    return close[0] if close else None
+    return errors.likeliest(word[:80], known)
 
 
 def of_error(error: errors.PipelineError, *, missing: str = "not-found") -> Problem:

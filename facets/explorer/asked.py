@@ -145,7 +145,7 @@ def read(collection: str, pairs: Sequence[tuple[str, str]]) -> Asked:
 
 def _unknown(name: str) -> InvalidQuery:
     known = ("f.QUESTION", *_PLAIN, "back")
-    hint = nearest(name[:80], known)
+    hint = nearest(name[:80], known) or f" (a question is asked for as 'f.{name[:80]}')"
     return InvalidQuery(f"the page takes no {name[:80]!r}{hint}; known: {', '.join(known)}", allowed=known)
 
 
