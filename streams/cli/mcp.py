@@ -60,6 +60,7 @@ def tools(
         found = await _definitions(settings, url)
         if collection is not None and collection not in found:
             raise _not_shown(collection, list(found))
+        _note_none(found)
         shown = [found[collection]] if collection is not None else found.values()
         listed = tools.tools_of(shown, allowed=_allowed(settings, allow))
         output.result([schemas.written(tool, format_) for tool in listed])
@@ -73,9 +74,14 @@ async def _check(source: "Source") -> None:
     from facets import errors
 
     try:
-        await source.definitions()
+        _note_none((await source.definitions()).by_name)
     except errors.TransientError as error:
         output.note(f"warning: {error.message}")
+
+
+def _note_none(found: "Mapping[str, Definition]") -> None:
+    if not found:
+        output.note("warning: agents see no collection: put llm_readable = true into those that they may search")
 
 
 async def _definitions(settings: "Settings", url: str | None) -> "Mapping[str, Definition]":

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from evaluators.contract import Evaluator
     from streams.settings import Settings
 
+FIRST_BODY = "I was charged twice"
 READY_S = 5.0
 """A worker answers within two seconds."""
 
@@ -23,7 +24,10 @@ collections_app = typer.Typer(
 
 def init(
     config: options.Config = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    samples: Annotated[
+        bool, typer.Option("--samples", help="Write samples.ndjson, too: 40 tickets to import.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
 ) -> None:
     """Write a facetline.toml to start from: one collection, answered by the embedded model."""
     from importlib import resources
@@ -31,16 +35,20 @@ def init(
     from streams.settings import CONFIG_NAME
 
     path = config or Path(CONFIG_NAME)
-    if path.exists() and not force:
-        output.error(f"{path} is there already; pass --force to replace it")
-        raise typer.Exit(running.FAILED)
-    sample = resources.files("streams").joinpath("samples/facetline.toml").read_text(encoding="utf-8")
-    try:
-        path.write_text(sample, encoding="utf-8")
-    except OSError as error:
-        output.error(f"{path} cannot be written: {error.strerror}")
-        raise typer.Exit(running.FAILED) from None
-    output.text(f"{path} written. Next: facetline write tickets/t1 --body 'I was charged twice'")
+    files = {path: "facetline.toml"} | ({path.with_name("samples.ndjson"): "tickets.ndjson"} if samples else {})
+    for each in files:
+        if each.exists() and not force:
+            output.error(f"{each} is there already; pass --force to replace it")
+            raise typer.Exit(running.FAILED)
+    for each, name in files.items():
+        text = resources.files("streams").joinpath("samples", name).read_text(encoding="utf-8")
+        try:
+            each.write_text(text, encoding="utf-8")
+        except OSError as error:
+            output.error(f"{each} cannot be written: {error.strerror}")
+            raise typer.Exit(running.FAILED) from None
+    following = "import samples.ndjson --collection tickets" if samples else f"write tickets/t1 --body '{FIRST_BODY}'"
+    output.text(f"{' and '.join(map(str, files))} written. Next: facetline {following}")
 
 
 @collections_app.command("check")

@@ -285,6 +285,31 @@ def test_init_gives_a_file_that_checks(tmp_path: Path, server: Server):
     assert [line["name"] for line in checked.lines] == ["tickets"]
 
 
+def test_init_writes_samples_that_can_be_imported(tmp_path: Path, server: Server):
+    """`init --samples` writes both files or none, and the samples are taken as they are."""
+    place = ServedPlace(tmp_path, server)
+    (tmp_path / "samples.ndjson").write_text("mine")
+    refused = place.run("init", "--samples")
+    made = (tmp_path / "facetline.toml").exists()
+    done = place.run("init", "--samples", "--force")
+    imported = place.run("import", "samples.ndjson", "--collection", "tickets", "--wait", "applied", "--json")
+
+    assert (refused.code, made) == (1, False)
+    assert "facetline import samples.ndjson --collection tickets" in done.out
+    assert (imported.json["written"], imported.json["refused"]) == (40, [])
+
+
+def test_tools_without_a_collection_for_agents_say_so(tmp_path: Path, server: Server):
+    """Where agents see no collection, the list of tools comes with the way out."""
+    place = ServedPlace(tmp_path, server)
+    place.run("init")
+
+    done = place.run("tools")
+
+    assert done.code == 0
+    assert "llm_readable = true" in done.err
+
+
 def test_check_and_start_refuse_the_same(place: Place):
     """A wrong file is refused by `collections check` and by every command that starts on it, with the same words."""
     text = CONFIG.replace('pattern = "tickets/*"', 'pattern = "[topic]/notes"').replace("urgent", "limit")
