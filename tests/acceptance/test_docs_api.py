@@ -148,7 +148,8 @@ def test_the_limits_are_those_in_force():
     assert limits.body_bytes == 5 << 20
     assert f"| {limits.parameters}, 32 |" in told
     assert f"| connections | {limits.connections} |" in told
-    assert f"| {limits.searches}, {limits.streams}, {limits.statements} | others wait for {limits.wait_s:g} s" in told
+    slots = (limits.searches, limits.fresh, limits.streams, limits.statements, limits.agents)
+    assert f"| {', '.join(map(str, slots))} | others wait for {limits.wait_s:g} s" in told
     assert f"{limits.waiting} of them" in told
     assert f"nothing of its reply | {limits.stall_s:g} s" in told
     assert f"in all | {limits.stream_s / 60:g} min" in told
