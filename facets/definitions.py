@@ -133,7 +133,9 @@ class Definitions:
         shown = [_written(each) for each in itertools.islice(self.by_name.values(), _PATTERNS_SHOWN_MAX)]
         more = len(self.by_name) - len(shown)
         rest = f" and {more} more" if more else ""
-        return f"uri {uri.text!r:.80}: no collection has a pattern that fits; there are {', '.join(shown)}{rest}"
+        deeper = any(uri.path.startswith(prefix) for prefix in self._one_segment if prefix and prefix != uri.path)
+        hint = "; '*' is one segment: for keys with slashes, end the pattern in '**'" if deeper else ""
+        return f"uri {uri.text!r:.80}: no collection has a pattern that fits; there are {', '.join(shown)}{rest}{hint}"
 
 
 def _wrong_scope(uri: Uri, definition: Definition) -> str:

@@ -8,6 +8,7 @@ its parent is gone, memory is used up, or a statement does not stop when it is t
 import contextlib
 import json
 import os
+import re
 import resource
 import threading
 import time
@@ -256,11 +257,23 @@ def _failure(error: "duckdb.Error", text: str) -> bytes:
         return _error("sql-too-large", "the statement is nested too deeply")
     more: dict[str, Any] = {}
     if str(told.get("position", "")).isdigit():
-        before = text.encode()[: int(told["position"])].decode(errors="ignore")
+        raw = text.encode()
+        before = raw[: int(told["position"])].decode(errors="ignore")
+        if "Referenced column" in message:
+            message += _column_hint(raw[int(told["position"]) :].decode(errors="ignore"))
         more = {"line": before.count("\n") + 1, "column": len(before) - (before.rfind("\n") + 1) + 1}
     if told.get("candidates"):
         more["allowed"] = [each.strip() for each in str(told["candidates"]).split(",")][:20]
     return _error("sql-error", message, **more)
+
+
+def _column_hint(rest: str) -> str:
+    """Return what else may be meant by a column that there is not; `rest` begins with its name as it was written."""
+    if rest.startswith('"'):
+        return "\nText stands in single quotes; what is in double ones is a name."
+    if re.match(r"(\w+\.)?body\b", rest, re.IGNORECASE):
+        return "\nBodies are not in these tables, only answers and your own fields."
+    return ""
 
 
 def _error(code: str, message: str, **more: Any) -> bytes:

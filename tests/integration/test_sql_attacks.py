@@ -256,6 +256,20 @@ async def test_an_error_says_where_and_what_would_be_right(box: SqlBox):
 
 
 @pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ('SELECT 1 FROM notes WHERE topic = "bug"', "Text stands in single quotes"),
+        ("SELECT body FROM notes", "Bodies are not in these tables"),
+    ],
+)
+async def test_a_column_that_cannot_be_has_a_hint(box: SqlBox, text: str, hint: str):
+    """Text in double quotes, and a document's body, are taken for columns; the error says what they are."""
+    error = await refusal(box, text)
+
+    assert hint in error.message
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "PIVOT notes ON topic USING count(*)",

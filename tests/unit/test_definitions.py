@@ -172,7 +172,7 @@ def test_locate(uri: str, name: str, key: str) -> None:
             "no collection has a pattern that fits; there are tickets/* (collection 'tickets'), @SCOPE/notes/*",
         ),
         ("ticket/t1", "@SCOPE/notes/* (collection 'notes'), docs/eng/** (collection 'pages')"),
-        ("tickets/2026/t1", "no collection has a pattern that fits"),
+        ("tickets/2026/t1", "for keys with slashes, end the pattern in '**'"),
         ("tickets", "no collection has a pattern that fits"),
         ("docs/eng", "no collection has a pattern that fits"),
         ("docs/sales/2026/q1/x", "no collection has a pattern that fits"),
