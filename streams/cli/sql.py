@@ -128,7 +128,8 @@ def _show(reply: dict[str, Any], shape: Format) -> None:
     head = tuple(column["name"] for column in reply["columns"])
     output.table([head, *(tuple(map(_short, row)) for row in reply["rows"])])
     more = "; there are more, see --limit" if reply["truncated"] else ""
-    output.note(f"{len(reply['rows'])} rows{more}")
+    count = len(reply["rows"])
+    output.note(f"{count} {'row' if count == 1 else 'rows'}{more}")
 
 
 async def _csv(frames: AsyncIterator[dict[str, Any]]) -> None:

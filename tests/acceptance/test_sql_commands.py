@@ -33,7 +33,7 @@ def test_a_table_for_people(place: Place):
     ended = place.run("sql", "SELECT topic, count(*) AS n FROM tickets GROUP BY topic")
 
     assert (ended.code, ended.out) == (0, "topic    n\nbilling  8\n")
-    assert ended.err == "1 rows\n"
+    assert ended.err == "1 row\n"
 
 
 def test_each_format_has_the_same_rows(place: Place):
