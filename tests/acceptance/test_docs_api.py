@@ -146,10 +146,11 @@ def test_the_limits_are_those_in_force():
     assert f"{limits.request_s:g} s to come" in told
     assert "5 MiB" in told
     assert limits.body_bytes == 5 << 20
+    assert f"all requests at once | {limits.bodies_bytes >> 20} MiB" in told
     assert f"| {limits.parameters}, 32 |" in told
     assert f"| connections | {limits.connections} |" in told
     slots = (limits.searches, limits.fresh, limits.streams, limits.statements, limits.agents)
     assert f"| {', '.join(map(str, slots))} | others wait for {limits.wait_s:g} s" in told
-    assert f"{limits.waiting} of them" in told
+    assert f"{limits.waiting} of each" in told
     assert f"nothing of its reply | {limits.stall_s:g} s" in told
     assert f"in all | {limits.stream_s / 60:g} min" in told
