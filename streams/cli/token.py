@@ -37,7 +37,9 @@ def create(
         from streams import wiring
 
         token = credentials.new_token()
-        async with wiring.open_store(options.settings(config, folder)) as store:
+        settings = options.settings(config, folder)
+        # Without a project this is most likely the wrong folder: the token would open nothing.
+        async with wiring.open_store(settings, create=settings.config.exists()) as store:
             made = await store.write(
                 credentials.create, uuid.uuid4().hex[:12], token, name=name, rights=wanted, scope=scope
             )

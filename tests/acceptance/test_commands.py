@@ -299,6 +299,18 @@ def test_init_writes_samples_that_can_be_imported(tmp_path: Path, server: Server
     assert (imported.json["written"], imported.json["refused"]) == (40, [])
 
 
+def test_a_token_is_made_in_a_project_only(tmp_path: Path, server: Server):
+    """In a folder without a project no token is made and nothing is left; after `init` one is."""
+    place = ServedPlace(tmp_path, server)
+    refused, left = place.run("token", "create"), list(tmp_path.iterdir())
+    place.run("init")
+    made = place.run("token", "create")
+
+    assert (refused.code, refused.out, left) == (1, "", [])
+    assert "facetline init" in refused.err
+    assert (made.code, made.out.startswith("flt_")) == (0, True)
+
+
 def test_tools_without_a_collection_for_agents_say_so(tmp_path: Path, server: Server):
     """Where agents see no collection, the list of tools comes with the way out."""
     place = ServedPlace(tmp_path, server)
