@@ -86,7 +86,7 @@ async def test_an_event_is_told_by_every_node(pair: Pair):
 
     told = await pair.other.event(pair.caller, "e-1")
 
-    assert (told["outcome"], told["version"]) == ("applied", sent["version"])
+    assert (told["outcome"], told["revision"]) == ("applied", sent["revision"])
 
 
 async def test_a_job_asked_for_at_a_node_is_done_by_whoever_makes_calls(pair: Pair):

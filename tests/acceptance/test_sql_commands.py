@@ -38,7 +38,8 @@ def test_a_table_for_people(place: Place):
 
 def test_each_format_has_the_same_rows(place: Place):
     """CSV, NDJSON and JSON hold what was selected, with parameters, from standard input too."""
-    text = "FROM tickets SELECT doc_key, urgent, severity, doc_reason WHERE topic = $topic AND severity > $least"
+    wanted = "topic = $topic AND severity > $least ORDER BY ALL"
+    text = f"FROM tickets SELECT doc_key, urgent, severity, doc_reason WHERE {wanted}"
     given = ("--param", "topic=billing", "--param", "least=1")
 
     whole = place.run("sql", text, *given, "--json").json

@@ -95,7 +95,7 @@ other = "…"
 [collections.probes.questions.how]
 type = "score"
 ask = "How?"
-levels = [{json.dumps(IMAGE)}, "it's {{{{ 7 * 7 }}}}"]
+levels = [{json.dumps(IMAGE)}, "it's {{{{ 7001 * 7 }}}}"]
 """
 """A collection whose every text tries to be more than text."""
 NOTES = """
@@ -179,7 +179,7 @@ def probes() -> list[Ticket]:
     kind = {"type": "choice", "choice": SCRIPT, "confidence": 0.9, "probabilities": {SCRIPT: 0.9, IMAGE: 0.1}}
     kind["probabilities"] |= {"a & b 'c' %27": 0.0, "other": 0.0}
     how = {"type": "score", "score": 0.0, "level": IMAGE, "confidence": 0.8}
-    keys = (SCRIPT.replace("/", "|"), "a b?c=d#e%2F&amp;", "'\";|", "日本/été", "{{ 7 * 7 }}")
+    keys = (SCRIPT.replace("/", "|"), "a b?c=d#e%2F&amp;", "'\";|", "日本/été", "{{ 7001 * 7 }}")
     return [
         Ticket(key, f"{SCRIPT} {number} {IMAGE}", {"title": IMAGE, "note": SCRIPT}, {"kind": kind, "how": how})
         for number, key in enumerate(keys)

@@ -9,6 +9,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
@@ -31,6 +32,8 @@ CALL_S = 90.0
 LEASES_S = 120.0
 """All leases have ended when so much time has passed for the store."""
 SLOTS = 8
+STARTED_S = 20.0
+"""Until then a worker has started, or something keeps it from it."""
 
 
 class Rig:
@@ -101,10 +104,20 @@ class Rig:
         self.workers[name].send_signal(signal.SIGCONT)
 
     def stop(self, name: str) -> int:
-        """SIGTERM, and wait for the end."""
-        code = runtimes.stop(self.workers.pop(name))
+        """SIGTERM, and wait for the end. A worker that has just begun is given time to listen for it."""
+        worker = self.workers.pop(name)
+        if self.broker is not None:
+            self._let_start(worker)
+        code = runtimes.stop(worker)
         self._ends.pop(name).close()
         return code
+
+    def _let_start(self, worker: "subprocess.Popen[bytes]") -> None:
+        log = self.site.logs_of[worker.pid]
+        deadline = time.monotonic() + STARTED_S
+        while worker.poll() is None and b"worker_started" not in log.read_bytes() and time.monotonic() < deadline:
+            with suppress(subprocess.TimeoutExpired):
+                worker.wait(0.05)
 
     @property
     def proxied_url(self) -> str:

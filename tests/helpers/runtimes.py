@@ -77,6 +77,8 @@ class Site:
         self.clock = FileClock(folder / "clock")
         self.script = Script(folder / "script")
         self.place = Place(folder, settings)
+        self.logs_of: dict[int, Path] = {}
+        """What each worker says, by its process id."""
         self._numbers = itertools.count(1)
         self.define()
 
@@ -134,10 +136,12 @@ class Site:
         else:
             script = "clocked_worker.py" if self.is_kafka else "local_worker.py"
             words = [str(HELPERS / script), str(self.clock.path)]
-        with (self.folder / f"worker-{next(self._numbers)}.log").open("wb") as log:
+        path = self.folder / f"worker-{next(self._numbers)}.log"
+        with path.open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, *words], cwd=self.folder, env=environment(given), stdout=log, stderr=log
             )
+        self.logs_of[process.pid] = path
         try:
             yield process
         finally:
