@@ -133,7 +133,7 @@ async def test_searches_go_on_while_the_store_is_away(store: engine.Store):
             await views.look()
         held = [tokens.WriteToken(store.store_id, "notes/a", 1), tokens.FeedToken(store.store_id, 1)]
 
-        await freshness.reached(views, front, "notes", held, 50, None)  # type: ignore[arg-type]
+        await freshness.reached(views, front, "notes", held, 10_000, None)  # type: ignore[arg-type]
 
         assert await found(views) == ["notes/a"]
         assert views.problem == "away"
