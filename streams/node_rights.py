@@ -11,14 +11,16 @@ COMMAND = Caller("command", frozenset(RIGHTS))
 API_SOURCE = "facetline/api/"
 
 
-def need(caller: Caller, right: Right) -> None:
-    """Refuse who does not have a right.
+def need(caller: Caller, right: Right, *, everywhere: bool = False) -> None:
+    """Refuse who does not have a right; `everywhere`: or has it in one scope alone, which no token is ever made for.
 
     Raises:
-        Forbidden: naming the right.
+        Forbidden: naming what is missing.
     """
     if right not in caller.rights:
         raise errors.Forbidden(f"this needs a token with the right '{right}'")
+    if everywhere and caller.scope is not None:
+        raise errors.Forbidden("this needs a token without a scope")
 
 
 def source_of(caller: Caller, own: str) -> str:

@@ -7,8 +7,7 @@ get their grace period; a second one ends the calls as well.
 
 import asyncio
 import contextlib
-import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from typing import TypeVar
 
 import structlog
@@ -24,6 +23,7 @@ from streams.log_reader import KafkaLog
 from streams.members import Members
 from streams.publisher import Publisher
 from streams.settings import Settings
+from streams.stop_signals import stopping
 from streams.write_worker import WriteWorker
 
 WAIT_FIRST_S = 1.0
@@ -132,27 +132,16 @@ async def _when_there(open_: Callable[[], Awaitable[T]], stop: asyncio.Event, me
     return None
 
 
-@contextlib.contextmanager
-def _signals(stop: asyncio.Event, members: Members) -> Iterator[None]:
-    """Let the first SIGINT or SIGTERM set `stop`, and a second one cancel everything."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+def _signals(stop: asyncio.Event, members: Members) -> contextlib.AbstractContextManager[None]:
+    """Say what a signal does to the worker, and have the process take it."""
 
-    def told() -> None:
-        if stop.is_set() and task is not None:
-            log.warning("worker_stops_at_once")
-            if members.work is not None:  # cancelling alone would let calls have their grace, while others still leave
-                members.work.side_chain.halt()
-            task.cancel()
-            return
+    def first() -> None:
         log.info("worker_stops")
         members.stopping = True
-        stop.set()
 
-    caught = (signal.SIGINT, signal.SIGTERM)
-    for each in caught:
-        loop.add_signal_handler(each, told)
-    try:
-        yield
-    finally:
-        for each in caught:
-            loop.remove_signal_handler(each)
+    def at_once() -> None:
+        log.warning("worker_stops_at_once")
+        if members.work is not None:  # cancelling alone would let calls have their grace, while others still leave
+            members.work.side_chain.halt()
+
+    return stopping(stop, at_once=at_once, first=first)

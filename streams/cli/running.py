@@ -9,7 +9,7 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import typer
@@ -63,27 +63,6 @@ def spare_what_stays() -> None:
 async def rest(least_s: float, looked_s: float) -> None:
     """Wait before the next look at the store; the last one began at `looked_s` (monotonic seconds)."""
     await asyncio.sleep(max(least_s, REST * (time.monotonic() - looked_s)))
-
-
-@contextlib.contextmanager
-def stopping(stop: asyncio.Event, at_once: Callable[[], None]) -> Iterator[None]:
-    """Let the first SIGINT or SIGTERM set `stop`; a second one calls `at_once` and cancels the task of the body."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-
-    def told() -> None:
-        if stop.is_set() and task is not None:
-            at_once()
-            task.cancel()
-        stop.set()
-
-    caught = (signal.SIGINT, signal.SIGTERM)
-    for each in caught:
-        loop.add_signal_handler(each, told)
-    try:
-        yield
-    finally:
-        for each in caught:
-            loop.remove_signal_handler(each)
 
 
 async def _guarded(work: Callable[[], Coroutine[Any, Any, int | None]]) -> int | None:

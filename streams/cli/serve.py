@@ -48,6 +48,7 @@ async def _serve(settings: "Settings", host: str, listener: "socket.socket", loc
     import asyncio
 
     from streams.serving import serving
+    from streams.stop_signals import stopping
 
     stop = asyncio.Event()
     opened: list[Serving] = []
@@ -56,7 +57,7 @@ async def _serve(settings: "Settings", host: str, listener: "socket.socket", loc
         for each in opened:
             each.halt()
 
-    with running.stopping(stop, at_once):
+    with stopping(stop, at_once=at_once):
         async with serving(settings, host, secret="" if lock is None else lock.secret) as made:
             opened.append(made)
             server = _server(made, settings)

@@ -36,12 +36,7 @@ RUN = "import sys\nfor block in sys.argv[1:]:\n    exec(block, {'__name__': 'blo
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """A folder with the project and its documents."""
-    folder = tmp_path_factory.mktemp("agents")
-    documented.files(folder)
-    documented.project(folder)
-    made = Place(folder, {})
-    assert made.run("import", "tickets.ndjson", "--collection", "tickets").code == 0
-    return made
+    return documented.imported(tmp_path_factory.mktemp("agents"))
 
 
 @pytest.fixture(scope="module")

@@ -54,12 +54,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """A folder with the project and its documents."""
     if shutil.which("curl") is None:
         missing.skip_or_fail("curl is not installed")
-    folder = tmp_path_factory.mktemp("api")
-    documented.files(folder)
-    documented.project(folder)
-    made = Place(folder, {})
-    assert made.run("import", "tickets.ndjson", "--collection", "tickets").code == 0
-    return made
+    return documented.imported(tmp_path_factory.mktemp("api"))
 
 
 @pytest.fixture(scope="module")

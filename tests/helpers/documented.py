@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+from commands import Place
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))))
 
@@ -117,6 +119,16 @@ def project(folder: Path) -> None:
     lines.append({"key": "2026/monday", "answers": mood})
     lines.append({"body": SENTENCE, "answers": {name: ANSWERS[name] for name in ("topic", "status")}})
     (folder / "answers.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+def imported(folder: Path) -> Place:
+    """Make the project and its files in a folder, and import its documents."""
+    files(folder)
+    project(folder)
+    place = Place(folder, {})
+    ended = place.run("import", "tickets.ndjson", "--collection", "tickets")
+    assert ended.code == 0, ended.err
+    return place
 
 
 def files(folder: Path) -> None:
