@@ -62,7 +62,7 @@ class AgentEndpoint:
             raise Problem("unsupported-media-type", "a message is JSON: send content-type: application/json")
         scope[_CALLER] = caller
         whole = await _read(receive)  # before a slot is taken: a slow sender must not hold one
-        async with self._service.agents.one():
+        async with self._service.agents.one(caller.name):
             await self._manager.handle_request(scope, whole, send)
 
     async def _toolbox_of(self, context: Context) -> Toolbox:

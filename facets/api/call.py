@@ -37,13 +37,13 @@ class Service:
 def service_of(node: Node, access_: Access, limits: Limits) -> Service:
     """Return what all routes over one node share."""
     slots = [
-        Slots(what, working, waiting=limits.waiting, wait_s=limits.wait_s)
-        for what, working in (
-            ("searches", limits.searches),
-            ("searches that wait for something new", limits.fresh),
-            ("calls of agents", limits.agents),
-            ("streams of rows", limits.streams),
-            ("SQL statements", limits.statements),
+        Slots(what, working, each=each, waiting=limits.waiting, wait_s=limits.wait_s)
+        for what, working, each in (
+            ("searches", limits.searches, None),
+            ("searches that wait for something new", limits.fresh, None),
+            ("calls of agents", limits.agents, None),
+            ("streams of rows", limits.streams, limits.streams_each),
+            ("SQL statements", limits.statements, None),
         )
     ]
     return Service(node, access_, limits, *slots)

@@ -1,5 +1,7 @@
 """The routes of collections: what there is, and searching in it."""
 
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -83,7 +85,7 @@ async def search_rows(call: Call) -> Response:
 async def _found(call: Call, selection: Selection, given: models.Fresh) -> dict[str, Any]:
     # Who only waits, as long as it likes, takes no place of those who need not.
     slots = call.service.fresh if given.at_least else call.service.searches
-    async with slots.one():
+    async with slots.one(call.caller.name):
         return await call.node.search(call.caller, selection, freshness(given))
 
 
@@ -91,20 +93,15 @@ async def _rows(call: Call, given: models.SearchParameters, media: str) -> Respo
     if given.cursor is not None:
         raise Problem("invalid-parameter", "a stream of rows has no pages; leave cursor out")
     most = given.limit if "limit" in given.model_fields_set else None
-    slots = call.service.streams.one()
-    await slots.__aenter__()
-    try:
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(call.service.streams.one(call.caller.name))
         rows = await call.node.rows(call.caller, _selection(call, given), freshness(given))
-    except BaseException:
-        await slots.__aexit__(None, None, None)
-        raise
+        held = stack.pop_all()
 
-    async def text() -> Any:
-        try:
+    async def text() -> AsyncIterator[bytes]:
+        async with held:
             async for chunk in row_streams.chunks(rows, media, most=most, limit_s=call.service.limits.stream_s):
                 yield chunk
-        finally:
-            await slots.__aexit__(None, None, None)
 
     name = call.path["collection"]
     suffix = next(key for key, value in SUFFIXES.items() if value == media)

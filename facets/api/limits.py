@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -16,7 +17,8 @@ class Limits:
     all requests at once, which are in memory until they are answered. `request_s` is for a request's
     head, and again for its body. `stall_s` is how long a reader may take nothing of a reply that waits for it,
     `stream_s` how long a stream of rows, whose snapshot is held, may take in all. `fresh` are searches that ask for how
-    new their reply must be: they are more, because most of their time they only wait.
+    new their reply must be: they are more, because most of their time they only wait. `streams_each` is how many
+    streams one caller has: they last so long that slow readers with one token would otherwise keep out all others.
     """
 
     body_bytes: int = 5 * 1024 * 1024
@@ -30,6 +32,7 @@ class Limits:
     fresh: int = 64
     agents: int = 8
     streams: int = 4
+    streams_each: int = 2
     statements: int = 4
     waiting: int = 256
     wait_s: float = 5.0
@@ -40,27 +43,41 @@ class Limits:
 
 
 class Slots:
-    """Lets a bounded number of requests of one kind work at once; a bounded number waits for a bounded time."""
+    """Lets a bounded number of requests of one kind work at once; a bounded number waits for a bounded time.
 
-    def __init__(self, what: str, working: int, *, waiting: int, wait_s: float) -> None:
+    `each` is how many of them may be one caller's, those that wait included; None: any number.
+    """
+
+    def __init__(self, what: str, working: int, *, waiting: int, wait_s: float, each: int | None = None) -> None:
         self._what = what
+        self._each = each
+        self._held: Counter[str] = Counter()
         self._waiting_max = waiting
         self._wait_s = wait_s
         self._free = asyncio.Semaphore(working)
         self._waiting = 0
 
     @contextlib.asynccontextmanager
-    async def one(self) -> AsyncIterator[None]:
+    async def one(self, caller: str) -> AsyncIterator[None]:
         """Hold one slot.
 
         Raises:
-            Problem: `busy`, at once when too many wait already, else after the time to wait.
+            Problem: `busy`, at once when the caller holds its share or too many wait already, else after the time to
+                wait.
         """
-        await self._take()
+        if self._each is not None and self._held[caller] >= self._each:
+            raise Problem("busy", f"{self._each} {self._what} of yours run already; end one, or wait for its end")
+        self._held[caller] += 1
         try:
-            yield
+            await self._take()
+            try:
+                yield
+            finally:
+                self._free.release()
         finally:
-            self._free.release()
+            self._held[caller] -= 1
+            if not self._held[caller]:
+                del self._held[caller]
 
     async def _take(self) -> None:
         if self._waiting >= self._waiting_max:

@@ -31,7 +31,7 @@ async def as_csv(call: Call) -> Response:
 
 
 async def _run(call: Call, given: models.Statement) -> dict[str, Any]:
-    async with call.service.statements.one():
+    async with call.service.statements.one(call.caller.name):
         bounds = {"limit": given.limit, "timeout_ms": given.timeout_ms}
         return await call.node.sql(call.caller, given.sql, given.params, **bounds, agents=given.agents)
 

@@ -115,7 +115,7 @@ class Pages:
             raise errors.NotFound(f"no document {uri[:80]!r} in collection '{definition.name}'")
 
     async def _search(self, caller: Caller, asked: Asked) -> dict[str, Any]:
-        async with self._site.service.searches.one():
+        async with self._site.service.searches.one(caller.name):
             return await self._node.search(caller, asked.selection())
 
     async def _definition(self, caller: Caller, name: str) -> Definition:

@@ -45,7 +45,7 @@ class Panels:
     async def json(self, request: Request, visitor: Visitor) -> Response:
         """Return the search's reply, as the API gives it."""
         asked = self._asked(request)
-        async with self._site.service.searches.one():
+        async with self._site.service.searches.one(visitor.caller.name):
             reply = await self._node.search(visitor.caller, asked.selection())
         return JSONResponse(reply, headers=HEADERS)
 
@@ -54,7 +54,7 @@ class Panels:
         asked = self._asked(request)
         stack = contextlib.AsyncExitStack()
         async with stack:
-            await stack.enter_async_context(self._site.service.streams.one())
+            await stack.enter_async_context(self._site.service.streams.one(visitor.caller.name))
             rows = await self._node.rows(visitor.caller, asked.selection())
             held = stack.pop_all()
         headers = {**HEADERS, "Content-Disposition": f'attachment; filename="{asked.collection}.csv"'}

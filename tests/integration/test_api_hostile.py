@@ -19,6 +19,7 @@ from polling import eventually
 from facets.agents import http as agents
 from facets.api.application import application
 from facets.api.limits import Limits
+from facets.node import Caller
 
 SHORT = Limits(
     request_s=0.3,
@@ -274,10 +275,15 @@ async def test_a_bounded_number_of_searches_runs_at_once(server: Server, node: s
     assert node.most_held == SHORT.searches
 
 
-async def httpx_get(server: Server, path: str) -> int:
+async def httpx_get(server: Server, path: str, token: str | None = None) -> int:
     """Return the status of a plain GET."""
-    async with httpx.AsyncClient(base_url=server.url) as client:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(base_url=server.url, headers=headers) as client:
         return (await client.get(path)).status_code
+
+
+async def _is_served(server: Server, path: str, token: str) -> bool:
+    return await httpx_get(server, path, token) == 200
 
 
 @pytest.mark.parametrize(
@@ -324,6 +330,30 @@ async def test_a_reader_that_goes_away_gives_the_snapshot_up(server: Server, nod
 
     node.rows_ = scripted_node.Rows(1)
     assert await httpx_get(server, "/v1/collections/tickets/search.csv") == 200
+
+
+async def test_slow_readers_of_one_token_keep_nobody_else_out(node: scripted_node.ScriptedNode):
+    """A caller has so many streams at once and no more; another caller still gets one, and so does the first again."""
+    node.callers = {name: Caller(name, frozenset({"read"})) for name in ("alice", "bob")}
+    stream = CSV.replace(b"Host", b"Authorization: Bearer alice\r\nHost")
+    path = "/v1/collections/tickets/search.csv"
+    node.rows_ = scripted_node.Rows(1_000_000, width=1_000)
+    limits = replace(SHORT, streams=3, streams_each=2, stall_s=60)
+    async with (
+        listening(application(node, loopback=True, limits=limits), limits) as server,
+        contextlib.AsyncExitStack() as readers,
+    ):
+        for _ in range(limits.streams_each):
+            slow = await readers.enter_async_context(connected(server, stream))
+            assert status_of(await slow.reader.readuntil(b"\r\n\r\n")) == 200
+            slow.writer.transport.pause_reading()
+
+        node.rows_ = scripted_node.Rows(1)
+
+        assert await httpx_get(server, path, "alice") == 503
+        assert await httpx_get(server, path, "bob") == 200
+        await readers.aclose()
+        await eventually(lambda: _is_served(server, path, "alice"), deadline_s=PATIENCE_S)
 
 
 async def test_a_stream_that_lasts_too_long_ends_without_its_end(node: scripted_node.ScriptedNode):
