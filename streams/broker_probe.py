@@ -14,6 +14,7 @@ from aiokafka.errors import (
     UnsupportedSaslMechanismError,
 )
 
+from facets import errors
 from streams import kafka_clients
 from streams.settings import KafkaSettings
 
@@ -30,8 +31,14 @@ _TAKEN = (
 
 
 async def why_unreachable(settings: KafkaSettings) -> str:
-    """Try to connect to the first addresses as a client would; return what each says, "" when one of them answers."""
-    arguments = kafka_clients.client_arguments(settings)
+    """Try to connect to the first addresses as a client would; return what each says, "" when one of them answers.
+
+    Settings that no longer fit (a certificate that was there at the start, and is not now) are a reason, too.
+    """
+    try:
+        arguments = kafka_clients.client_arguments(settings)
+    except errors.InvalidSettings as error:
+        return error.message
     said = []
     for address in arguments["bootstrap_servers"][:ADDRESSES_MAX]:
         reason = await _reason(settings, address, arguments)

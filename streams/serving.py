@@ -104,7 +104,10 @@ async def _watching_broker(settings: "Settings", node: PipelineNode) -> AsyncIte
 
     async def watch() -> None:
         while True:
-            node.standing.broker = await broker_probe.why_unreachable(settings.kafka)
+            try:
+                node.standing.broker = await broker_probe.why_unreachable(settings.kafka)
+            except Exception as error:  # noqa: BLE001 (the next look may do better; until then readiness says it)
+                node.standing.broker = f"cannot be looked at ({type(error).__name__})"
             await asyncio.sleep(BROKER_EVERY_S)
 
     watching = asyncio.create_task(watch(), name="broker: watch")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from facets import errors
-from streams import faust_app, kafka_clients
+from streams import broker_probe, faust_app, kafka_clients
 from streams.settings import KafkaSettings
 
 
@@ -82,6 +82,15 @@ def test_settings_that_cannot_work_are_refused_by_name(given: dict[str, Any], sa
         kafka_clients.client_arguments(settings(**given))
 
     assert said in refused.value.message
+
+
+async def test_a_certificate_that_is_gone_is_why_no_broker_is_reached():
+    """What was right at the start and is not now is said where the broker's own reason would be, and raised by nobody."""
+    gone = settings(security_protocol="SSL", ssl_ca_location="/nowhere/ca.pem")
+
+    said = await broker_probe.why_unreachable(gone)
+
+    assert said == "kafka.ssl_ca_location: there is no file /nowhere/ca.pem"
 
 
 def test_tls_context_checks_the_brokers_and_carries_our_certificate(certificate: Path):
