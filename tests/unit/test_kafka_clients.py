@@ -85,7 +85,7 @@ def test_settings_that_cannot_work_are_refused_by_name(given: dict[str, Any], sa
 
 
 async def test_a_certificate_that_is_gone_is_why_no_broker_is_reached():
-    """What was right at the start and is not now is said where the broker's own reason would be, and raised by nobody."""
+    """What was right at the start and is not now is said in place of the broker's own reason, and raised by nobody."""
     gone = settings(security_protocol="SSL", ssl_ca_location="/nowhere/ca.pem")
 
     said = await broker_probe.why_unreachable(gone)
