@@ -24,13 +24,13 @@ from streams import events, reindexing
 
 LARGE = bool(os.environ.get("FACETLINE_LARGE"))
 BODY_BYTES = 100_000
-LETTERS = 20_000 if LARGE else 1_500
-WARM = 3_000 if LARGE else 400
+LETTERS = 20_000 if LARGE else 1_800
+WARM = 3_000 if LARGE else 600
 """Documents after which buffers have the size that they keep."""
 PORTION = 100
 """Documents produced in one go."""
-BACKLOG = 2_000
-"""Documents produced ahead of the worker, which applies them more slowly: many times what it may hold."""
+BACKLOG = 2_000 if LARGE else 600
+"""Documents produced ahead of the worker, which applies them more slowly: more than it may hold (48 MB)."""
 GROWTH_MB = 96.0
 """What a worker may grow by: less than the documents that come meanwhile have, also in the small size."""
 MOST_MB = 480.0 if LARGE else 360.0

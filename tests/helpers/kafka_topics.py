@@ -10,6 +10,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.records_to_delete import RecordsToDelete
 from aiokafka.errors import KafkaError
 from aiokafka.record import default_records
+from polling import eventually
 
 from facets import collections
 from facets.definitions import definition_of
@@ -128,13 +129,28 @@ class _Odd(str):
 
 
 async def transaction(settings: KafkaSettings, messages: Sequence[events.Message], *, commit: bool) -> None:
-    """Produce to the documents topic in one transaction, and commit or abort it."""
+    """Produce to the documents topic in one transaction, commit or abort it, and wait for its markers: a broker writes
+    them after it has said that the transaction has ended.
+    """
     into = topics.topic_names(settings.topic_prefix).documents
+    last: dict[aiokafka.TopicPartition, int] = {}
     async with producing(settings, transactional_id=f"{into}.test") as producer:
         await producer.begin_transaction()
         for one in messages:
-            await producer.send_and_wait(into, one.value, one.key, headers=list(one.headers))
+            sent = await producer.send_and_wait(into, one.value, one.key, headers=list(one.headers))
+            last[aiokafka.TopicPartition(into, sent.partition)] = sent.offset
         await (producer.commit_transaction() if commit else producer.abort_transaction())
+    consumer = aiokafka.AIOKafkaConsumer(**kafka_clients.consumer_arguments(settings, group_id=None))
+    await consumer.start()
+
+    async def marked() -> bool:
+        stable = await consumer.end_offsets(list(last))
+        return all(stable[place] > offset + 1 for place, offset in last.items())
+
+    try:
+        await eventually(marked, what="the transaction's markers are there")
+    finally:
+        await consumer.stop()
 
 
 async def truncate(settings: KafkaSettings, before: int, *, partition: int = 0) -> None:

@@ -21,7 +21,7 @@ from streams import wiring
 from streams.pipeline import Pipeline
 from streams.settings import load_settings
 
-EVERY_S = 0.1
+EVERY_S = 0.2
 STATES = ("uri", "version", "revision", "indexed_as", "status")
 
 
