@@ -1,5 +1,7 @@
 # What `start` and `stop` share. Sourced, for bash 3.2 and later.
 
+ARCHIVE=classes.jsa  # beside the jars
+
 need_java() {
   local found
   if ! command -v java > /dev/null || ! found=$(java -version 2>&1); then
@@ -30,6 +32,18 @@ fetch_jars() {
     exit 3
   fi
   [ -d "$target" ] || mv "$part" "$target"  # another start may have been quicker
+}
+
+# Have Java keep what it makes of the classes that a node loads: that is half the processor time of a start. It is made
+# once a machine, by a node that is started and stopped; where that fails, nodes start as they did.
+make_archive() {
+  local jars=$1 scratch part=$1/classes.part$$
+  scratch=$(mktemp -d)
+  if KAFKA_JAVA_OPTS="-XX:ArchiveClassesAtExit=$part" start_node "$scratch" "$(free_port)" "$jars"; then
+    stop_node "$scratch"
+    [ ! -f "$part" ] || mv -f "$part" "$jars/$ARCHIVE"
+  fi
+  rm -rf "$scratch"
 }
 
 # True while the pid in the data folder is our node, and not a process that was given its number later.
@@ -92,19 +106,20 @@ cluster_id() { head -c 16 /dev/urandom | base64 | tr '+/' '-_' | tr -d '=' | sed
 
 # Start the node and wait up to 120 s for it; false when it ended (seen at once) or did not get there.
 start_node() {
-  local data=$1 port=$2 jars=$3 deadline
+  local data=$1 port=$2 jars=$3 deadline archive=()
   if accepts "$port"; then
     echo "Port $port is taken" > "$data/server.log"
     return 1
   fi
+  [ ! -f "$jars/$ARCHIVE" ] || archive=("-XX:SharedArchiveFile=$jars/$ARCHIVE")
   write_properties "$data" "$port" "$(free_port)"
   if [ ! -f "$data/logs/meta.properties" ]; then
-    java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$jars/*" kafka.tools.StorageTool format -t "$(cluster_id)" \
+    java ${archive[@]+"${archive[@]}"} -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$jars/*" kafka.tools.StorageTool format -t "$(cluster_id)" \
       -c "$data/server.properties" > "$data/server.log" 2>&1 || return 1
   fi
   # The node outlives this script and its terminal: own output, no input, and nohup.
   # shellcheck disable=SC2086  # KAFKA_JAVA_OPTS is a list of words
-  (exec nohup java -Xms128m -Xmx512m -XX:+UseSerialGC ${KAFKA_JAVA_OPTS:-} \
+  (exec nohup java -Xms128m -Xmx512m -XX:+UseSerialGC ${archive[@]+"${archive[@]}"} ${KAFKA_JAVA_OPTS:-} \
     "-Dlog4j2.configurationFile=$here/log4j2.xml" -cp "$jars/*" kafka.Kafka "$data/server.properties" \
     > "$data/server.log" 2>&1 < /dev/null) &
   echo $! > "$data/pid"
