@@ -10,7 +10,7 @@ from pathlib import Path
 
 from storage import events, writes
 from storage.engine import Store, Tx
-from streams import failpoints
+from streams import failpoints, logs
 from streams.pipeline import Pipeline, Sent
 from streams.settings import load_settings
 
@@ -64,6 +64,7 @@ async def open_local(
     """
     from streams import wiring  # it knows both runtimes, and so this one
 
+    logs.configure_default()
     settings = load_settings(config=config, data_folder=folder)
     local = settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"bootstrap_servers": None})})
     async with wiring.open_pipeline(local, classify=classify) as pipeline:

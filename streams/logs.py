@@ -1,4 +1,7 @@
-"""Logging, configured by the command line alone: text on a terminal, JSON lines otherwise, always on standard error."""
+"""Logging, configured by the command line: text on a terminal, JSON lines otherwise, always on standard error.
+
+In a program that has us as a library what it configures holds; where it configures nothing, only warnings are written.
+"""
 
 import logging
 import sys
@@ -30,3 +33,12 @@ def configure(level: str, style: str) -> None:
     logging.basicConfig(
         level=max(least, logging.WARNING), stream=sys.stderr, format="%(levelname)s %(name)s %(message)s"
     )
+
+
+def configure_default() -> None:
+    """Write warnings to standard error, unless structlog is configured: its own default is all, on standard output."""
+    if not structlog.is_configured():
+        structlog.configure(
+            wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+            logger_factory=lambda *_: structlog.WriteLogger(sys.stderr),
+        )

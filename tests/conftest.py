@@ -13,11 +13,13 @@ import missing
 import postgres_server
 import pytest
 import shared_broker
+import structlog
 from hypothesis import HealthCheck, settings
 
 # No time limit on one example: on a busy machine that would fail for no fault of the code. pytest's limit holds.
 settings.register_profile("facetline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("facetline")
+structlog.configure()  # as it is; else the first pipeline that a test opens would have only warnings logged
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -70,9 +70,13 @@ class Access:
         """Return who asks.
 
         Raises:
-            Problem: `unauthorized` without a valid token; `foreign-host` without any under a foreign name.
+            Problem: `unauthorized` without a valid token, or with a header that holds none; `foreign-host` without any
+                under a foreign name.
         """
-        token = _bearer(headers.get("authorization"))
+        header = headers.get("authorization")
+        if header is not None and not header.lower().startswith("bearer "):
+            raise unauthorized(given=False)
+        token = _bearer(header)
         found = await self._node.authenticate(token)
         if found is None:
             raise unauthorized(given=token is not None)
@@ -106,12 +110,11 @@ def unauthorized(*, given: bool) -> Problem:
 
 
 def _bearer(header: str | None) -> str | None:
-    """Return the token of an Authorization header; another scheme is a token that is nobody's."""
+    """Return the token of an Authorization header; what cannot be one is a token that is nobody's."""
     if header is None:
         return None
-    scheme, _, token = header.partition(" ")
-    token = token.strip()
-    return token if scheme.lower() == "bearer" and 0 < len(token) <= TOKEN_CHARS_MAX else "-"
+    token = header.partition(" ")[2].strip()
+    return token if 0 < len(token) <= TOKEN_CHARS_MAX else "-"
 
 
 def _name(host: str) -> str:

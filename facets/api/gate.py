@@ -38,7 +38,9 @@ SECURITY_HEADERS = {
 """Set where a reply does not set its own."""
 _CORS_ALLOWED = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE",
-    "Access-Control-Allow-Headers": "Authorization, Content-Type, Idempotency-Key, If-None-Match",
+    "Access-Control-Allow-Headers": (
+        "Authorization, Content-Type, Idempotency-Key, If-None-Match, MCP-Protocol-Version"
+    ),
     "Access-Control-Max-Age": "600",
 }
 _CORS_EXPOSED = "ETag, Facetline-As-Of, Link, Location, Retry-After"

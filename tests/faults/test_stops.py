@@ -5,7 +5,6 @@ Method: real worker processes, a call that would last a minute, and the store re
 
 import signal
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 import runtimes
@@ -15,9 +14,6 @@ from runtimes import ANSWERED_S, Case
 from worker_pages import ANY_PORT, Pages
 
 from storage.engine import Tx
-
-if TYPE_CHECKING:
-    import subprocess
 
 BOUND_S = 25.0
 """What leaving the group and closing connections may take beyond the grace period on a busy machine."""
@@ -29,7 +25,7 @@ def account(tx: Tx) -> tuple[object, ...]:
     return tuple(tx.execute(sa.text(f"SELECT {columns} FROM documents")).one())
 
 
-async def ended(worker: "subprocess.Popen[bytes]", limit_s: float) -> int:
+async def ended(worker: runtimes.Worker, limit_s: float) -> int:
     """Wait until a process has ended; return its exit code."""
     (code,) = await eventually(
         lambda: {worker.poll()} - {None}, deadline_s=limit_s, what=f"the worker has ended within {limit_s:g} s"

@@ -8,7 +8,6 @@ which is held against the promises at its end.
 import asyncio
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +20,9 @@ import freezing
 import kafka_broker
 import postgres_server
 import runtimes
-from commands import HELPERS, environment
-from runtimes import Site
+from commands import environment
+from forked import Forked
+from runtimes import Site, Worker
 from trials import MARKS, Trial, note_the_past, watch
 
 from streams import topics
@@ -48,11 +48,11 @@ class Rig:
     ) -> None:
         self.site = site
         self.broker, self.server, self.proxy = broker, server, proxy
-        self.workers: dict[str, subprocess.Popen[bytes]] = {}
+        self.workers: dict[str, Worker] = {}
         self._stack = ExitStack()
         self._ends: dict[str, ExitStack] = {}
         self._special: set[str] = set()
-        self._reader: subprocess.Popen[bytes] | None = None
+        self._reader: Forked | None = None
         self.define()
 
     def define(self, *questions: str, concurrency: int = SLOTS, **limits: Any) -> None:
@@ -68,7 +68,7 @@ class Rig:
                 worker.send_signal(signal.SIGCONT)
         self.define()
 
-    def start(self, name: str, failpoint: str = "", **settings: str) -> "subprocess.Popen[bytes]":
+    def start(self, name: str, failpoint: str = "", **settings: str) -> Worker:
         """Start a worker under a name, in place of one that has ended."""
         if self.proxy is not None:
             settings = {"FACETLINE_STORE_URL": self.proxied_url, **settings}
@@ -112,7 +112,7 @@ class Rig:
         self._ends.pop(name).close()
         return code
 
-    def _let_start(self, worker: "subprocess.Popen[bytes]") -> None:
+    def _let_start(self, worker: Worker) -> None:
         log = self.site.logs_of[worker.pid]
         deadline = time.monotonic() + STARTED_S
         while worker.poll() is None and b"worker_started" not in log.read_bytes() and time.monotonic() < deadline:
@@ -128,15 +128,10 @@ class Rig:
 
     def read(self) -> None:
         """Start the reader; its replies stand in the file `replies`."""
-        words = [str(HELPERS / "reader_child.py"), str(self.site.clock.path), "replies"]
-        with (self.site.folder / "worker-reader.log").open("wb") as log:
-            self._reader = subprocess.Popen(
-                [sys.executable, *words],
-                cwd=self.site.folder,
-                env=environment(self.site.place.settings),
-                stdout=log,
-                stderr=log,
-            )
+        log = self.site.folder / "worker-reader.log"
+        words = (str(self.site.clock.path), "replies")
+        environment_ = environment(self.site.place.settings)
+        self._reader = Forked("reader_child.py", *words, cwd=self.site.folder, env=environment_, log=log)
 
     @asynccontextmanager
     async def trial(self, *, classify: bool = False) -> AsyncIterator[Trial]:

@@ -8,21 +8,21 @@ import asyncio
 import itertools
 import signal
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import kafka_topics
 import made_stores
 import postgres_server
 import pytest
 from clocks import FileClock
-from commands import HELPERS, Place, environment
+from commands import Place, environment
 from folder_evaluator import Script
+from forked import Forked
 from polling import eventually
 
 from facets.documents import Status
@@ -36,6 +36,7 @@ from streams.settings import Settings, load_settings
 RUNTIMES = ("local", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.postgres]))
 ANSWERED_S = 45.0
 """How long an answer may take that nothing holds back: a worker's start and a rebalance lie within it."""
+Worker: TypeAlias = "Forked | subprocess.Popen[str]"
 STOP_S = 20.0
 PARTITIONS = 4
 
@@ -126,21 +127,19 @@ class Site:
         )
 
     @contextmanager
-    def worker(self, failpoint: str = "", **settings: str) -> Iterator["subprocess.Popen[bytes]"]:
+    def worker(self, failpoint: str = "", **settings: str) -> Iterator["Worker"]:
         """Run a worker process; in the end it is told to stop, and killed when it does not."""
         given = {**self.place.settings, **settings, "FACETLINE_LOG_LEVEL": "info"}
         if failpoint:
             given[failpoints.VARIABLE] = failpoint
+        path = self.folder / f"worker-{next(self._numbers)}.log"
+        process: Worker
         if self.is_kafka and not self.clocked:
-            words = ["-c", "from streams.cli.main import main; main()", "worker"]
+            with path.open("wb") as log:
+                process = self.place.start("worker", settings=given, stdin=None, stdout=log, stderr=log)
         else:
             script = "clocked_worker.py" if self.is_kafka else "local_worker.py"
-            words = [str(HELPERS / script), str(self.clock.path)]
-        path = self.folder / f"worker-{next(self._numbers)}.log"
-        with path.open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, *words], cwd=self.folder, env=environment(given), stdout=log, stderr=log
-            )
+            process = Forked(script, str(self.clock.path), cwd=self.folder, env=environment(given), log=path)
         self.logs_of[process.pid] = path
         try:
             yield process
@@ -158,7 +157,7 @@ class Site:
         return "\n".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("worker-*.log")))
 
 
-def stop(process: "subprocess.Popen[bytes]") -> int:
+def stop(process: "Worker") -> int:
     """Tell a process to stop, and kill it when it does not."""
     if process.poll() is None:
         process.send_signal(signal.SIGCONT)
@@ -170,7 +169,7 @@ def stop(process: "subprocess.Popen[bytes]") -> int:
     return process.wait()
 
 
-async def died(process: "subprocess.Popen[bytes]", deadline_s: float = ANSWERED_S) -> None:
+async def died(process: "Worker", deadline_s: float = ANSWERED_S) -> None:
     """Wait until a process has killed itself at a failpoint."""
     code = await eventually(process.poll, deadline_s=deadline_s, what="the process dies at its failpoint")
     assert code == -signal.SIGKILL

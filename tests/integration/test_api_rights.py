@@ -84,6 +84,7 @@ async def test_a_route_asks_for_its_right(client: httpx.AsyncClient, declared: D
     assert [each.status_code for each in (without, wrong, basic)] == [401] * 3
     assert without.headers["www-authenticate"] == 'Bearer realm="facetline"'
     assert wrong.headers["www-authenticate"] == 'Bearer realm="facetline", error="invalid_token"'
+    assert [each.json()["detail"] for each in (without, basic)] == ["send a token: Authorization: Bearer …"] * 2
     assert {right for right, status in by_right.items() if status < 300} == {declared.right}
     assert {status for right, status in by_right.items() if right != declared.right} == {403}
 
@@ -211,7 +212,8 @@ async def test_pages_of_named_origins_may_read(node: scripted_node.ScriptedNode)
 
     assert preflight.status_code == 204
     assert "PUT" in preflight.headers["access-control-allow-methods"]
-    assert "Authorization" in preflight.headers["access-control-allow-headers"]
+    for name in ("Authorization", "MCP-Protocol-Version"):
+        assert name in preflight.headers["access-control-allow-headers"]
     for each, status in ((preflight, 204), (reply, 200), (refused, 401)):
         assert (each.status_code, each.headers["access-control-allow-origin"]) == (status, "https://app.example")
         assert "Origin" in each.headers["vary"]
