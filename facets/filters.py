@@ -16,6 +16,9 @@ from facets.tables import Column, Table
 
 # A pattern becomes a regular expression, whose program is bounded by this.
 PATTERN_MAX = 1_000
+LIKES_MAX = 32
+"""Conditions of a filter that are LIKE. A search that takes too long is stopped between two groups of the table's rows,
+which a microsecond a row and pattern must not put off for long."""
 
 # None: any number of arguments.
 _ARITY: Mapping[str, int | None] = {
@@ -86,6 +89,7 @@ class _Reader:
     def __init__(self, table: Table, operands: Iterator[Operand]) -> None:
         self._table = table
         self._operands = operands
+        self._likes = 0
 
     def node(self, tree: Any) -> Node:
         match tree:
@@ -153,6 +157,9 @@ class _Reader:
             raise refusal(operand, "LIKE takes a pattern in single quotes, as in LIKE 'a%'")
         if len(operand.text) > PATTERN_MAX:
             raise refusal(operand, f"the pattern has {len(operand.text)} characters; at most {PATTERN_MAX} are taken")
+        self._likes += 1
+        if self._likes > LIKES_MAX:
+            raise refusal(operand, f"at most {LIKES_MAX} conditions of a filter are LIKE")
         return Like(column, operand.text)
 
     def _bare(self, tree: Any) -> Node:

@@ -138,6 +138,7 @@ def test_undeclared_values_name_the_nearest(text: str, nearest: str) -> None:
         (f"state_priority in ({', '.join('1' * 2001)})", "more than 2000 names and values"),
         ("urgent" + " " * 65536, "at most 65536"),
         (f"state_title like '{'%' * 1001}'", "at most 1000"),
+        (" or ".join(["state_title like 'a%'"] * 33), "at most 32 conditions"),
         ("state_priority = " + "-" * 30_000 + "1", "arithmetic"),
         ("state_priority = 1" + "+1" * 30_000, "arithmetic"),
         ("state_priority = 1" + " = 1" * 10_000, "cannot be compared again"),
