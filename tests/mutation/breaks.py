@@ -478,6 +478,7 @@ BREAKS = (
             "if named else []",
             (f"{VIEW}::test_a_deleted_document_is_hidden_and_guards",),
         ),
+        False,  # its searches name no facet
     ),
     Break(
         *("fold-takes-last", 8, "of two versions in a batch the view takes the last", "facets/rows.py"),
