@@ -80,7 +80,7 @@ async def test_all_rows_are_of_one_moment_and_of_the_callers_scope(side: Side):
     """A stream of rows has what its caller's scope had when it began, whatever is written while it is read."""
     written = [await side.write(key) for key in ("t1", "t2")]
     selection = selection_of({"collection": "tickets", "sort": "-doc_key"})
-    rows = await side.node.rows(side.caller, selection, Freshness((written[-1]["token"],), 5_000))
+    rows = await side.node.rows(side.caller, selection, Freshness(tuple(each["token"] for each in written), 5_000))
 
     later = await side.write("t3")
     await side.search(side.caller, later["token"])
