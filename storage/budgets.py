@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from storage import batches, candidates, engine, spend, tables
 
-_DOCUMENTS = tables.DocumentRow.__table__  # type: ignore[attr-defined]
+_DOCUMENTS = tables.DOCUMENTS
 _C = _DOCUMENTS.c
 
 

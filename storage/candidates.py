@@ -23,7 +23,7 @@ LANES = (LIVE, REINDEX)
 TAKEOVERS_MAX = 500
 """Expired leases taken over in one transaction."""
 
-_DOCUMENTS = tables.DocumentRow.__table__  # type: ignore[attr-defined]
+_DOCUMENTS = tables.DOCUMENTS
 _C = _DOCUMENTS.c
 # Written out: a partial index is used only when its condition stands in the query as it is.
 PENDING = _C.status == sa.literal_column("'pending'")

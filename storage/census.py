@@ -33,11 +33,11 @@ OLDEST_MAX = 1_000
 """Documents looked at in each queue for the one that has waited longest. In the order in which they are due, it is
 among the first, unless so many retries were put off: then a document is named that has waited a little less."""
 
-_DOCUMENTS = tables.DocumentRow.__table__  # type: ignore[attr-defined]
-_LETTERS = tables.DeadLetterRow.__table__  # type: ignore[attr-defined]
-_JOBS = tables.JobRow.__table__  # type: ignore[attr-defined]
-_STORES = tables.StoreRow.__table__  # type: ignore[attr-defined]
-_ASIDE = tables.SetAsideRow.__table__  # type: ignore[attr-defined]
+_DOCUMENTS = tables.DOCUMENTS
+_LETTERS = tables.DEAD_LETTERS
+_JOBS = tables.JOBS
+_STORES = tables.STORE
+_ASIDE = tables.SET_ASIDE
 _C = _DOCUMENTS.c
 _FREE = sa.and_(candidates.PENDING, _C.owner.is_(None))
 _CLAIMED = sa.and_(candidates.PENDING, _C.owner.is_not(None))

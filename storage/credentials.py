@@ -23,8 +23,8 @@ TOKEN_BYTES = 32
 CREDENTIALS_MAX = 10_000
 """Serving processes keep them all in memory; one is some hundred bytes there."""
 
-_STORES = tables.StoreRow.__table__  # type: ignore[attr-defined]
-_CREDENTIALS = tables.CredentialRow.__table__  # type: ignore[attr-defined]
+_STORES = tables.STORE
+_CREDENTIALS = tables.CREDENTIALS
 _C = _CREDENTIALS.c
 
 

@@ -14,7 +14,7 @@ from storage import engine, rows, serial, tables
 from storage.events import DeadLetter, Position, Raw
 from storage.folding import Letter
 
-_LETTERS = tables.DeadLetterRow.__table__  # type: ignore[attr-defined]
+_LETTERS = tables.DEAD_LETTERS
 _POSITION = ("topic", "incarnation", "partition", "offset")
 _SAID = ("uri", "stage", "reason", "message", "attempts")
 WAITING = ("open", "redriving")

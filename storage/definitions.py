@@ -13,8 +13,8 @@ from facets.definitions import Definition, Definitions
 from facets.errors import InvalidDefinition
 from storage import engine, serial, tables
 
-_STORES = tables.StoreRow.__table__  # type: ignore[attr-defined]
-_DEFINITIONS = tables.DefinitionRow.__table__  # type: ignore[attr-defined]
+_STORES = tables.STORE
+_DEFINITIONS = tables.DEFINITIONS
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from facets.documents import Document, Evaluation, Status
 from storage import batches, engine, folding, rows, serial, tables
 from storage.events import Position
 
-_DOCUMENTS = tables.DocumentRow.__table__  # type: ignore[attr-defined]
-_BODIES = tables.BodyRow.__table__  # type: ignore[attr-defined]
+_DOCUMENTS = tables.DOCUMENTS
+_BODIES = tables.BODIES
 # Of a document, what folding reads and writes: the fields of `folding.Standing` in their order.
 _STANDING = (
     *("uri", "collection", "scope", "key", "version", "revision", "indexed_as", "status", "body_hash", "state"),

@@ -16,8 +16,8 @@ from storage import batches, engine, serial, tables
 NUMBERED_MAX = 5_000
 """Rows numbered in one transaction: some tens of milliseconds under the counter's lock."""
 
-_STORES = tables.StoreRow.__table__  # type: ignore[attr-defined]
-_DOCUMENTS = tables.DocumentRow.__table__  # type: ignore[attr-defined]
+_STORES = tables.STORE
+_DOCUMENTS = tables.DOCUMENTS
 UNNUMBERED = _DOCUMENTS.c.feed_seq.is_(None)
 """The condition that a document has changed since it was last numbered."""
 _NUMBERED = _DOCUMENTS.c.feed_seq.is_not(None)

@@ -15,10 +15,10 @@ from storage import batches, candidates, engine, tables, turns
 if TYPE_CHECKING:
     from storage import jobs
 
-_ITEMS = tables.JobItemRow.__table__  # type: ignore[attr-defined]
-_DOCUMENTS = tables.DocumentRow.__table__  # type: ignore[attr-defined]
-_BODIES = tables.BodyRow.__table__  # type: ignore[attr-defined]
-_MEMO = tables.MemoRow.__table__  # type: ignore[attr-defined]
+_ITEMS = tables.JOB_ITEMS
+_DOCUMENTS = tables.DOCUMENTS
+_BODIES = tables.BODIES
+_MEMO = tables.MEMO
 _D = _DOCUMENTS.c
 _I = _ITEMS.c
 _CLEARED: dict[str, Any] = {
@@ -41,7 +41,8 @@ class Decided:
 
 def wanted(request: "jobs.JobRequest", active: str, *, by_uri: bool = False) -> sa.ColumnElement[bool]:
     """Return the condition that a document is one to ask again about; `by_uri`: others say which ones to look at."""
-    collection, scope = _D.collection, _D.scope
+    collection: sa.ColumnElement[str] = _D.collection
+    scope: sa.ColumnElement[str] = _D.scope
     if by_uri:
         collection, scope = batches.unindexed(collection), batches.unindexed(scope)
     of_scope = scope == request.scope if request.scope else sa.true()

@@ -13,8 +13,8 @@ from storage.jobs import Job, JobRequest
 KEPT_MS = jobs.DAY_MS
 PURGED_MAX = 5_000
 
-_KEYS = tables.JobKeyRow.__table__  # type: ignore[attr-defined]
-_JOBS = tables.JobRow.__table__  # type: ignore[attr-defined]
+_KEYS = tables.JOB_KEYS
+_JOBS = tables.JOBS
 _K = _KEYS.c
 
 

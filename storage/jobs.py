@@ -25,10 +25,10 @@ DAY_MS = 24 * 60 * 60 * 1000
 CREATE_TRIES_MAX = 3
 """How often a job is made anew because the one in its way has just ended."""
 
-_JOBS = tables.JobRow.__table__  # type: ignore[attr-defined]
-_ITEMS = tables.JobItemRow.__table__  # type: ignore[attr-defined]
-_DOCUMENTS = tables.DocumentRow.__table__  # type: ignore[attr-defined]
-_DEFINITIONS = tables.DefinitionRow.__table__  # type: ignore[attr-defined]
+_JOBS = tables.JOBS
+_ITEMS = tables.JOB_ITEMS
+_DOCUMENTS = tables.DOCUMENTS
+_DEFINITIONS = tables.DEFINITIONS
 _D = _DOCUMENTS.c
 
 

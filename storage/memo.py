@@ -14,7 +14,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from storage import batches, engine, tables
 
-_MEMO = tables.MemoRow.__table__  # type: ignore[attr-defined]
+_MEMO = tables.MEMO
 _KEY: dict[str, batches.Kind] = {"scope": "text", "body_hash": "text", "fingerprint": "text"}
 
 

@@ -28,7 +28,7 @@ SQLITE_LEAST = (3, 35, 0)
 """The first SQLite with RETURNING."""
 
 _VERSION_TABLE = sa.table("alembic_version", sa.column("version_num", sa.String))
-_STORES = tables.StoreRow.__table__  # type: ignore[attr-defined]
+_STORES = tables.STORE
 
 
 async def open_store(

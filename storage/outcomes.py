@@ -16,7 +16,7 @@ KEEP_DAYS = 30
 PURGED_MAX = 5_000
 """Rows purged in one transaction: some ten milliseconds."""
 
-_OUTCOMES = tables.OutcomeRow.__table__  # type: ignore[attr-defined]
+_OUTCOMES = tables.OUTCOMES
 _KEY = ("source", "event_id", "digest")
 _SAID = ("outcome", "reason", "message", "uri", "version", "revision", "indexed_as", "at_ms")
 _DAY_MS = 24 * 60 * 60 * 1000

@@ -13,7 +13,7 @@ ROUNDS_MAX = 8
 LOCKED_AGAIN_MS = 25
 """When to look again for what is due but was passed over: locked by a transaction that takes milliseconds."""
 
-_DOCUMENTS = tables.DocumentRow.__table__  # type: ignore[attr-defined]
+_DOCUMENTS = tables.DOCUMENTS
 _C = _DOCUMENTS.c
 
 

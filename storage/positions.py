@@ -13,8 +13,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from facets import errors
 from storage import engine, tables
 
-_POSITIONS = tables.PositionRow.__table__  # type: ignore[attr-defined]
-_TOPICS = tables.TopicRow.__table__  # type: ignore[attr-defined]
+_POSITIONS = tables.POSITIONS
+_TOPICS = tables.TOPICS
 
 PartitionKey = tuple[str, int, int]
 """Topic, incarnation, partition."""

@@ -14,8 +14,8 @@ from storage import engine, tables
 
 MESSAGE_CHARS_MAX = 1_000
 
-_PUBLICATIONS = tables.PublicationRow.__table__  # type: ignore[attr-defined]
-_ASIDE = tables.SetAsideRow.__table__  # type: ignore[attr-defined]
+_PUBLICATIONS = tables.PUBLICATIONS
+_ASIDE = tables.SET_ASIDE
 _P = _PUBLICATIONS.c
 _A = _ASIDE.c
 

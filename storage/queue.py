@@ -25,11 +25,11 @@ REMEMBERED_MAX = 500
 MESSAGE_CHARS_MAX = 1_000
 """What is kept of a failure's message."""
 
-_DEFINITIONS = tables.DefinitionRow.__table__  # type: ignore[attr-defined]
-_BODIES = tables.BodyRow.__table__  # type: ignore[attr-defined]
-_DOCUMENTS = tables.DocumentRow.__table__  # type: ignore[attr-defined]
+_DEFINITIONS = tables.DEFINITIONS
+_BODIES = tables.BODIES
+_DOCUMENTS = tables.DOCUMENTS
 _C = _DOCUMENTS.c
-_OUTCOMES = tables.OutcomeRow.__table__  # type: ignore[attr-defined]
+_OUTCOMES = tables.OUTCOMES
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ SETTLED: dict[str, Any] = {
     "feed_seq": None,
 }
 
-_DOCUMENTS = tables.DocumentRow.__table__  # type: ignore[attr-defined]
-_ITEMS = tables.JobItemRow.__table__  # type: ignore[attr-defined]
+_DOCUMENTS = tables.DOCUMENTS
+_ITEMS = tables.JOB_ITEMS
 _C = _DOCUMENTS.c
 _IDENTITY: dict[str, batches.Kind] = {"uri": "text", "indexed_as": "bigint"}
 _ANSWER: dict[str, batches.Kind] = {**_IDENTITY, "fingerprint": "text", "facets": "text", "evaluation": "text"}

@@ -27,8 +27,8 @@ MARK_DAYS = 2
 
 By = Literal["day", "collection", "evaluator", "model"]
 
-_SPEND = tables.SpendRow.__table__  # type: ignore[attr-defined]
-_MARKS = tables.SpendMarkRow.__table__  # type: ignore[attr-defined]
+_SPEND = tables.SPEND
+_MARKS = tables.SPEND_MARKS
 _S = _SPEND.c
 _KEY = ("day", "evaluator", "collection", "model")
 _SUMS = ("calls", "unpriced_calls", "input_tokens", "output_tokens", "cost_usd")

@@ -10,7 +10,7 @@ CRASHES = "crashes"
 DUPLICATES = "duplicates"
 """Events that had been settled before under the same id: they came again at another place of the log."""
 
-_TALLIES = tables.TallyRow.__table__  # type: ignore[attr-defined]
+_TALLIES = tables.TALLIES
 
 
 def add(tx: engine.Tx, name: str, n: int) -> None:

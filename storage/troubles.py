@@ -13,7 +13,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from storage import engine, tables
 
-_TROUBLES = tables.TroubleRow.__table__  # type: ignore[attr-defined]
+_TROUBLES = tables.TROUBLES
 _T = _TROUBLES.c
 
 

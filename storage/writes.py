@@ -159,7 +159,7 @@ def _storable(position: Position) -> Position:
 
 
 def _supersede_items(tx: engine.Tx, uris: list[str]) -> None:
-    items = tables.JobItemRow.__table__  # type: ignore[attr-defined]
+    items = tables.JOB_ITEMS
     for chunk in chunks(uris):
         passed = sa.update(items).where(tx.among(items.c.uri, chunk), settling.OPEN_ITEM)
         tx.execute(passed.values(state="superseded"))

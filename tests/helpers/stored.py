@@ -20,9 +20,9 @@ from storage.publications import SetAside
 TOPIC = "documents"
 FIRST = "f1"
 """The fingerprint that `defined` gives unless told otherwise."""
-DOCUMENTS = tables.DocumentRow.__table__  # type: ignore[attr-defined]
-ASIDE = tables.SetAsideRow.__table__  # type: ignore[attr-defined]
-ITEMS = tables.JobItemRow.__table__  # type: ignore[attr-defined]
+DOCUMENTS = tables.DOCUMENTS
+ASIDE = tables.SET_ASIDE
+ITEMS = tables.JOB_ITEMS
 QUESTIONS = {"topic": choice(ask="What is it about?", options={"billing": "Money", "outage": "Something is down"})}
 
 

@@ -37,7 +37,7 @@ async def test_only_the_hash_is_stored(store: engine.Store):
     await made(store, "c1", token, "alice")
 
     def row(tx: engine.Tx) -> list[object]:
-        return list(tx.execute(sa.select(tables.CredentialRow.__table__)).one())  # type: ignore[attr-defined]
+        return list(tx.execute(sa.select(tables.CREDENTIALS)).one())
 
     stored_ = await store.read(row)
     assert credentials.digest(token) in stored_

@@ -382,12 +382,12 @@ async def test_a_view_that_cannot_be_built_now_is_tried_again(store: engine.Stor
 
 def _restore(tx: engine.Tx, kept: str) -> None:
     """Leave one document, as the first of the feed: what a backup of then would hold."""
-    stores, documents = tables.StoreRow.__table__, stored.DOCUMENTS  # type: ignore[attr-defined]
+    stores, documents = tables.STORE, stored.DOCUMENTS
     tx.execute(sa.delete(documents).where(documents.c.uri != kept))
     tx.execute(sa.update(documents).values(feed_seq=1))
     tx.execute(sa.update(stores).values(feed_seq=1))
 
 
 def _rename(tx: engine.Tx, store_id: str) -> None:
-    stores = tables.StoreRow.__table__  # type: ignore[attr-defined]
+    stores = tables.STORE
     tx.execute(sa.update(stores).values(store_id=store_id))

@@ -12,10 +12,9 @@ import stored
 from alembic import autogenerate, command, script
 from alembic.config import Config
 from alembic.migration import MigrationContext
-from sqlmodel import SQLModel
 
 from facets import errors
-from storage import engine, opening, spend, tallies
+from storage import engine, opening, spend, tables, tallies
 
 OPEN = """
 import asyncio, sys
@@ -147,13 +146,13 @@ async def test_the_steps_make_exactly_the_tables(new_store_url: str, tmp_path: P
             context = MigrationContext.configure(
                 connection, opts={"compare_type": True, "compare_server_default": True}
             )
-            differences = autogenerate.compare_metadata(context, SQLModel.metadata)
+            differences = autogenerate.compare_metadata(context, tables.METADATA)
             migrated = schema(connection)
             connection.rollback()
             # The same from the classes, in place of the migrated one.
             connection.execute(sa.text("DROP TABLE alembic_version"))
-            SQLModel.metadata.drop_all(connection)
-            SQLModel.metadata.create_all(connection)
+            tables.METADATA.drop_all(connection)
+            tables.METADATA.create_all(connection)
             declared = schema(connection)
 
     assert differences == []

@@ -13,9 +13,8 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlmodel import SQLModel
 
-from storage import engine, folding, positions, writes
+from storage import engine, folding, positions, tables, writes
 from storage.events import Event
 
 URIS = ("tickets/t1", "tickets/t2", "tickets/t3")
@@ -155,7 +154,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty store with one partition, to be copied."""
     path = tmp_path_factory.mktemp("template") / "store.sqlite"
     made = engine.make_engine(f"sqlite:///{path}")
-    SQLModel.metadata.create_all(made)
+    tables.METADATA.create_all(made)
     with made.connect() as connection, connection.begin():
         positions.first_seen(engine.Tx(connection, engine.no_shift), judged.TOPIC, 0, 0)
     made.dispose()

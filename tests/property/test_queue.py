@@ -14,9 +14,8 @@ import sqlalchemy as sa
 import stored
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlmodel import SQLModel
 
-from storage import engine, jobs, opening, queue, serial
+from storage import engine, jobs, opening, queue, serial, tables
 
 T = TypeVar("T")
 LEASE_MS = 1_000
@@ -54,7 +53,7 @@ class Rig:
     def empty(self) -> None:
         """Start over, with both collections under the first fingerprint."""
         with self.store.engine.connect() as connection, connection.begin():
-            for table in SQLModel.metadata.sorted_tables:
+            for table in tables.METADATA.sorted_tables:
                 if table.name not in {"store", "alembic_version"}:
                     connection.execute(sa.delete(table))
         self.run(stored.defined, "notes", "scoped", fingerprint="f1")

@@ -141,7 +141,7 @@ async def test_changes_are_told_once():
 
 def test_the_client_imports_little():
     """Importing the Python client and its tools loads no server, no database and no model."""
-    heavy = ("duckdb", "fastapi", "starlette", "mcp", "sqlmodel", "sqlalchemy", "aiokafka", "onnxruntime", "litellm")
+    heavy = ("duckdb", "fastapi", "starlette", "mcp", "sqlalchemy", "aiokafka", "onnxruntime", "litellm")
     program = f"import sys, facets.client, facets.agents.kit; print([n for n in {heavy} if n in sys.modules])"
 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)

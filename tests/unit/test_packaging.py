@@ -23,7 +23,7 @@ LOCKS = ("requirements.lock", "requirements-dev.lock")
 HEAVY = (
     *("pydantic_settings", "structlog"),
     *("litellm", "onnxruntime", "tokenizers", "numpy", "faust", "aiokafka"),
-    *("sqlmodel", "sqlalchemy", "alembic", "psycopg", "duckdb"),
+    *("sqlalchemy", "alembic", "psycopg", "duckdb"),
 )
 
 
