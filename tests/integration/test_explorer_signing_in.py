@@ -44,6 +44,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         tokens = {name: credentials.new_token() for name in _RIGHTS}
         for name, (rights, scope) in _RIGHTS.items():
             page.run(_create(page, name, tokens[name], rights, scope))
+        assert explored.until(lambda: page.run(page.node.needs_tokens()))
         yield Guarded(page, tokens)
 
 
