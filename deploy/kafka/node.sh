@@ -114,8 +114,8 @@ start_node() {
   [ ! -f "$jars/$ARCHIVE" ] || archive=("-XX:SharedArchiveFile=$jars/$ARCHIVE")
   write_properties "$data" "$port" "$(free_port)"
   if [ ! -f "$data/logs/meta.properties" ]; then
-    java ${archive[@]+"${archive[@]}"} -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$jars/*" kafka.tools.StorageTool format -t "$(cluster_id)" \
-      -c "$data/server.properties" > "$data/server.log" 2>&1 || return 1
+    java ${archive[@]+"${archive[@]}"} -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$jars/*" \
+      kafka.tools.StorageTool format -t "$(cluster_id)" -c "$data/server.properties" > "$data/server.log" 2>&1 || return 1
   fi
   # The node outlives this script and its terminal: own output, no input, and nohup.
   # shellcheck disable=SC2086  # KAFKA_JAVA_OPTS is a list of words

@@ -73,10 +73,7 @@ class Access:
             Problem: `unauthorized` without a valid token, or with a header that holds none; `foreign-host` without any
                 under a foreign name.
         """
-        header = headers.get("authorization")
-        if header is not None and not header.lower().startswith("bearer "):
-            raise unauthorized(given=False)
-        token = _bearer(header)
+        token = _bearer(headers.get("authorization"))
         found = await self._node.authenticate(token)
         if found is None:
             raise unauthorized(given=token is not None)
@@ -110,10 +107,17 @@ def unauthorized(*, given: bool) -> Problem:
 
 
 def _bearer(header: str | None) -> str | None:
-    """Return the token of an Authorization header; what cannot be one is a token that is nobody's."""
+    """Return the token of an Authorization header; what cannot be one is a token that is nobody's.
+
+    Raises:
+        Problem: `unauthorized`, of a header in another scheme.
+    """
     if header is None:
         return None
-    token = header.partition(" ")[2].strip()
+    scheme, space, rest = header.partition(" ")
+    if scheme.lower() != "bearer" or not space:
+        raise unauthorized(given=False)
+    token = rest.strip()
     return token if 0 < len(token) <= TOKEN_CHARS_MAX else "-"
 
 

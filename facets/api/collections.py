@@ -1,7 +1,5 @@
 """The routes of collections: what there is, and searching in it."""
 
-import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -93,16 +91,10 @@ async def _rows(call: Call, given: models.SearchParameters, media: str) -> Respo
     if given.cursor is not None:
         raise Problem("invalid-parameter", "a stream of rows has no pages; leave cursor out")
     most = given.limit if "limit" in given.model_fields_set else None
-    async with contextlib.AsyncExitStack() as stack:
-        await stack.enter_async_context(call.service.streams.one(call.caller.name))
-        rows = await call.node.rows(call.caller, _selection(call, given), freshness(given))
-        held = stack.pop_all()
-
-    async def text() -> AsyncIterator[bytes]:
-        async with held:
-            async for chunk in row_streams.chunks(rows, media, most=most, limit_s=call.service.limits.stream_s):
-                yield chunk
-
+    selection = _selection(call, given)
+    rows, text = await row_streams.opened(
+        call.service, call.caller, selection, freshness(given), media=media, most=most
+    )
     name = call.path["collection"]
     suffix = next(key for key, value in SUFFIXES.items() if value == media)
     headers = {
@@ -110,7 +102,7 @@ async def _rows(call: Call, given: models.SearchParameters, media: str) -> Respo
         "Vary": "Accept, Authorization",
         "Content-Disposition": f'attachment; filename="{name}.{suffix}"',
     }
-    return StreamingResponse(text(), headers=headers, media_type=media)
+    return StreamingResponse(text, headers=headers, media_type=media)
 
 
 def _selection(call: Call, given: models.Search | models.SearchParameters) -> Selection:

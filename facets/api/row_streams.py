@@ -5,6 +5,7 @@ apostrophe put before it; numbers stay as they are. NDJSON holds every value exa
 """
 
 import asyncio
+import contextlib
 import csv
 import io
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -12,13 +13,42 @@ from datetime import UTC, datetime
 from typing import Any
 
 from facets.api import problems
-from facets.node import Rows
+from facets.api.call import Service
+from facets.node import NOW, Caller, Freshness, Rows
+from facets.selection import Selection
 
 CSV = "text/csv"
 NDJSON = "application/x-ndjson"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 Page = Sequence[Mapping[str, Any]]
+
+
+async def opened(
+    service: Service,
+    caller: Caller,
+    selection: Selection,
+    freshness: Freshness = NOW,
+    *,
+    media: str = CSV,
+    most: int | None = None,
+) -> tuple[Rows, AsyncIterator[bytes]]:
+    """Return all that a selection finds, and its text as `chunks` makes it; a slot is held until that has ended.
+
+    Raises:
+        Problem: `busy`.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(service.streams.one(caller.name))
+        rows = await service.node.rows(caller, selection, freshness)
+        held = stack.pop_all()
+
+    async def text() -> AsyncIterator[bytes]:
+        async with held:
+            async for chunk in chunks(rows, media, most=most, limit_s=service.limits.stream_s):
+                yield chunk
+
+    return rows, text()
 
 
 async def chunks(rows: Rows, media: str, *, most: int | None, limit_s: float) -> AsyncIterator[bytes]:

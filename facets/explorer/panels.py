@@ -1,8 +1,5 @@
 """What stands beside the pages: the pipeline strip on its own, a search's SQL, what failed, and rows to take away."""
 
-import contextlib
-from collections.abc import AsyncIterator
-
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
@@ -11,7 +8,6 @@ from facets.explorer import asked as asked_
 from facets.explorer import hits, standing
 from facets.explorer.asked import Asked
 from facets.explorer.site import HEADERS, Site, Visitor
-from facets.node import Rows
 
 FAILURES_MAX = 200
 
@@ -52,19 +48,9 @@ class Panels:
     async def csv(self, request: Request, visitor: Visitor) -> Response:
         """Return every hit as a line of CSV, all of one snapshot."""
         asked = self._asked(request)
-        stack = contextlib.AsyncExitStack()
-        async with stack:
-            await stack.enter_async_context(self._site.service.streams.one(visitor.caller.name))
-            rows = await self._node.rows(visitor.caller, asked.selection())
-            held = stack.pop_all()
+        _, text = await row_streams.opened(self._site.service, visitor.caller, asked.selection())
         headers = {**HEADERS, "Content-Disposition": f'attachment; filename="{asked.collection}.csv"'}
-        return StreamingResponse(self._lines(rows, held), headers=headers, media_type=row_streams.CSV)
-
-    async def _lines(self, rows: Rows, held: contextlib.AsyncExitStack) -> AsyncIterator[bytes]:
-        async with held:
-            most_s = self._site.service.limits.stream_s
-            async for chunk in row_streams.chunks(rows, row_streams.CSV, most=None, limit_s=most_s):
-                yield chunk
+        return StreamingResponse(text, headers=headers, media_type=row_streams.CSV)
 
     def _asked(self, request: Request) -> Asked:
         return asked_.read(request.path_params["collection"], request.query_params.multi_items())
