@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from facets.answers import Answer
+from facets.answers import Answer, sureness
 
 _answer: TypeAdapter[Answer] = TypeAdapter(Answer)
 
@@ -15,7 +15,9 @@ class NotAFacetValue(ValueError):
 
 
 def answer_of(value: Any) -> Answer:
-    """Return the answer that a facet value shows; what follows from an answer (`value`, `level`) is left away.
+    """Return the answer that a facet value shows, without what follows from an answer.
+
+    That is a score's `level`, and a boolean's `value` and sureness where there is a probability.
 
     Raises:
         NotAFacetValue: it is none, or its `value` contradicts its `probability`.
@@ -23,14 +25,26 @@ def answer_of(value: Any) -> Answer:
     if not isinstance(value, dict):
         form = '{"type": "choice", "choice": "billing", "confidence": null}'
         raise NotAFacetValue(f"write a facet value, for example {form}")
-    derived = {"boolean": "value", "score": "level"}.get(str(value.get("type")))
+    derived = _derived(value)
     try:
-        answer = _answer.validate_python({name: part for name, part in value.items() if name != derived}, strict=True)
+        answer = _answer.validate_python(
+            {name: part for name, part in value.items() if name not in derived}, strict=True
+        )
     except ValidationError as error:
         raise NotAFacetValue("; ".join(_problem(problem) for problem in error.errors())) from error
-    if answer.type == "boolean" and value.get("value", answer.probability >= 0.5) is not (answer.probability >= 0.5):  # noqa: PLR2004
+    if answer.type == "boolean" and value.get("value", answer.yes) is not answer.yes:
         raise NotAFacetValue('"value" must be true exactly when "probability" is 0.5 or more')
     return answer
+
+
+def _derived(value: Mapping[str, Any]) -> set[str]:
+    """Return the members of a facet value that follow from the others."""
+    probability = value.get("probability")
+    if value.get("type") == "score":
+        return {"level"}
+    if value.get("type") != "boolean" or isinstance(probability, bool) or not isinstance(probability, int | float):
+        return set()
+    return {"value", "confidence"} if value.get("confidence") == sureness(probability) else {"value"}
 
 
 def answers_of(values: Mapping[str, Any]) -> dict[str, Answer]:

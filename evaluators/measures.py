@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from evaluators import calibration
 from evaluators.calibration import Bin
-from facets.answers import Answer, BooleanAnswer, ChoiceAnswer, ScoreAnswer, nearest_level
+from facets.answers import Answer, BooleanAnswer, ChoiceAnswer, ScoreAnswer, confidence_of, nearest_level
 from facets.questions import Boolean, Choice, Question, Score
 
 Z = 1.959964
@@ -177,8 +177,7 @@ def _pair(question: Question, judged: Judged) -> _Pair:
         case Choice(), ChoiceAnswer():
             return _Pair(str(judged.label), answer.choice, answer.confidence)
         case Boolean(), BooleanAnswer():
-            said = answer.probability >= 0.5  # noqa: PLR2004 (where facet values draw the line)
-            return _Pair(_yes_no(judged.label is True), _yes_no(said), answer.confidence)
+            return _Pair(_yes_no(judged.label is True), _yes_no(answer.yes), confidence_of(answer))
         case Score(), ScoreAnswer():
             level = nearest_level(answer.score, question.levels)
             return _Pair(question.levels[int(judged.label)], level, answer.confidence)
@@ -191,7 +190,10 @@ def _yes_no(value: bool) -> str:
 
 
 def _probability(answer: Answer) -> float:
-    return answer.probability if isinstance(answer, BooleanAnswer) else 0.0
+    """Return the probability of yes; without one, that of a certain answer."""
+    if not isinstance(answer, BooleanAnswer):
+        return 0.0
+    return float(answer.yes) if answer.probability is None else answer.probability
 
 
 def _share(part: int, whole: int) -> float | None:

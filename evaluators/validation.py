@@ -93,6 +93,8 @@ def _check_answer(question: Question, answer: Answer, decimals: int | None) -> N
     match question, answer:
         case Choice(), ChoiceAnswer():
             _check_choice(question, answer, decimals)
+        case Boolean(), BooleanAnswer(probability=None, value=bool()):
+            pass
         case Boolean(), BooleanAnswer():
             _check_fraction("the probability", answer.probability)
         case Score(), ScoreAnswer():

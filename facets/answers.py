@@ -8,9 +8,14 @@ follow from it (a boolean's `value`, a score's `level`). Nothing here checks an 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from facets.questions import Question, Score
+
+_YES = 0.5
+"""A probability from here on is a yes (DESIGN §8 draws the line here)."""
+DECIMALS = 12
+"""Of a confidence that is computed from a probability: `1 - 0.07` is 0.93, not 0.9299999999999999."""
 
 
 class _Answer(BaseModel):
@@ -28,10 +33,22 @@ class ChoiceAnswer(_Answer):
 
 
 class BooleanAnswer(_Answer):
-    """`probability` is that of yes, 0 to 1: the answer itself, not a confidence in it."""
+    """Yes or no: `probability` is that of yes, 0 to 1; where none is known, `value` is the answer."""
 
     type: Literal["boolean"] = "boolean"
-    probability: float
+    probability: float | None = None
+    value: bool | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "BooleanAnswer":
+        if (self.probability is None) == (self.value is None):
+            raise ValueError("give the probability of yes, or value (true or false) where none is known")
+        return self
+
+    @property
+    def yes(self) -> bool:
+        """Whether the answer is yes."""
+        return self.value is True if self.probability is None else self.probability >= _YES
 
 
 class ScoreAnswer(_Answer):
@@ -54,6 +71,18 @@ def nearest_level(score: float, levels: tuple[str, ...]) -> str:
     return levels[min(index, len(levels) - 1)]
 
 
+def sureness(probability: float | None) -> float | None:
+    """Return how sure a boolean is, 0.5 to 1, given the probability of yes: that of its more likely value."""
+    return None if probability is None else round(max(probability, 1 - probability), DECIMALS)
+
+
+def confidence_of(answer: Answer) -> float | None:
+    """Return what a least confidence is compared with: the answer's confidence, or else a boolean's sureness."""
+    if isinstance(answer, BooleanAnswer) and answer.confidence is None:
+        return sureness(answer.probability)
+    return answer.confidence
+
+
 def facet_value(question: Question, answer: Answer) -> FacetValue:
     """Return the public form of a valid answer to `question`."""
     if isinstance(answer, ChoiceAnswer):
@@ -62,8 +91,12 @@ def facet_value(question: Question, answer: Answer) -> FacetValue:
             value["probabilities"] = answer.probabilities
         return value
     if isinstance(answer, BooleanAnswer):
-        yes = answer.probability >= 0.5  # noqa: PLR2004 (DESIGN §8 draws the line here)
-        return {"type": "boolean", "value": yes, "probability": answer.probability, "confidence": answer.confidence}
+        return {
+            "type": "boolean",
+            "value": answer.yes,
+            "probability": answer.probability,
+            "confidence": confidence_of(answer),
+        }
     levels = question.levels if isinstance(question, Score) else ()
     value = {
         "type": "score",

@@ -8,6 +8,7 @@ that is no longer declared, or an answer of another type, is null; so is a state
 from collections.abc import Iterator, Mapping
 
 from facets import columns, states
+from facets.answers import DECIMALS
 from facets.questions import Boolean, Choice, Question
 from facets.tables import HIDDEN, Column, Table
 
@@ -97,8 +98,17 @@ def _answer(table: Table, name: str, question: Question) -> Iterator[tuple[str, 
         said = _declared(facet, "level", table.columns[f"{name}_level"])
         yield f"{name}_level", said
         holds, parts = f"{said} IS NOT NULL", {name: "score"}
-    for column, part in {**parts, f"{name}_confidence": "confidence"}.items():
+    for column, part in parts.items():
         yield column, f"CASE WHEN {holds} THEN {facet}.{part} END"
+    yield f"{name}_confidence", f"CASE WHEN {holds} THEN {_confidence(facet, question)} END"
+
+
+def _confidence(facet: str, question: Question) -> str:
+    """Return an answer's confidence, as `facets.answers.confidence_of` has it; documents may hold it or not."""
+    if not isinstance(question, Boolean):
+        return f"{facet}.confidence"
+    sure = f"round(greatest({facet}.probability, 1 - {facet}.probability), {DECIMALS})"
+    return f"coalesce({facet}.confidence, {sure})"
 
 
 def _declared(facet: str, part: str, column: Column) -> str:

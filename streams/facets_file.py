@@ -92,6 +92,6 @@ def _short(document: Document) -> str:
 def _answer(value: Mapping[str, Any] | None) -> str:
     if value is None:
         return "nothing"
-    said = {"choice": value.get("choice"), "score": value.get("score"), "boolean": value.get("probability")}
+    said = {"choice": value.get("choice"), "score": value.get("score"), "boolean": value.get("value")}
     confidence = value.get("confidence")
     return f"{said.get(str(value.get('type')))}" + ("" if confidence is None else f" (confidence {confidence})")

@@ -35,10 +35,10 @@ def answered(definition: Definition, facets: Any, evaluation: Any) -> Answered:
     """
     given = _facets(definition.questions, facets)
     words = _evaluation(evaluation)
-    confident = any(value.get("confidence") is not None for value in given.values())
-    source = words.get("confidence_source", KIND) if confident else None
     try:
         found = facet_values.answers_of(given)
+        confident = any(answer.confidence is not None for answer in found.values())
+        source = words.get("confidence_source", KIND) if confident else None
         asked = {name: definition.questions[name] for name in found}
         validation.check(asked, found, confidence_source=source)
     except (facet_values.NotAFacetValue, errors.InvalidAnswer) as error:
@@ -77,11 +77,7 @@ def value_of(question: Question, given: Any) -> answers.FacetValue:
             raise ValueError(f"{given!r:.80} is no option{guess}; there are {_listed(question.options)}")
         return {"type": "choice", "choice": given, "confidence": None}
     if question.type == "boolean":
-        known = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
-        said = known.get(str(given).strip().lower(), _number(given))
-        if said is None:
-            raise ValueError(f"{given!r:.80} is neither yes nor no, nor a probability of yes")
-        return {"type": "boolean", "probability": said, "confidence": None}
+        return _boolean(given)
     if isinstance(given, str) and given in question.levels:
         return {"type": "score", "score": float(question.levels.index(given)), "confidence": None}
     number = _number(given)
@@ -89,6 +85,16 @@ def value_of(question: Question, given: Any) -> answers.FacetValue:
         guess = errors.nearest(str(given), question.levels)
         raise ValueError(f"{given!r:.80} is no score and no level{guess}; there are {_listed(question.levels)}")
     return {"type": "score", "score": number, "confidence": None}
+
+
+def _boolean(given: Any) -> answers.FacetValue:
+    known = {"true": True, "yes": True, "false": False, "no": False}
+    value, probability = known.get(str(given).strip().lower()), _number(given)
+    if value is None and probability is None:
+        raise ValueError(f"{given!r:.80} is neither yes nor no, nor a probability of yes")
+    # A plain yes comes without a probability, so it has no confidence.
+    said = {"value": value} if probability is None else {"probability": probability}
+    return {"type": "boolean", **said, "confidence": None}
 
 
 def _number(given: Any) -> float | None:

@@ -81,7 +81,10 @@ def _imported() -> dict[str, Any]:
 def _given(answer: type[BaseModel]) -> dict[str, Any]:
     """Return the schema of an answer as it may be given: what follows from it, or is not known, may be absent."""
     found = {**_properties(answer), **DERIVED[answer]}
-    return _object(found, required={"type", *(set(found) & {"choice", "probability", "score"})})
+    made = _object(found, required={"type", *(set(found) & {"choice", "score"})})
+    if answer is BooleanAnswer:
+        made["anyOf"] = [{"required": ["probability"]}, {"required": ["value"]}]
+    return made
 
 
 def _facets() -> dict[str, Any]:

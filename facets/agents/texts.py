@@ -37,7 +37,9 @@ def answer(value: Mapping[str, Any]) -> dict[str, Any]:
         case "choice":
             said: dict[str, Any] = {"value": value["choice"]}
         case "boolean":
-            said = {"value": value["value"], "probability": value["probability"]}
+            said = {"value": value["value"]}
+            if value["probability"] is not None:
+                said["probability"] = value["probability"]
         case _:
             said = {"value": value["level"], "score": value["score"]}
     confidence = value.get("confidence")

@@ -159,7 +159,7 @@ def _bars(question: Question, value: Mapping[str, Any]) -> list[Bar]:
     """Return the distribution, the likeliest first; that of a scale in its own order."""
     if isinstance(question, Boolean):
         yes = value["probability"]
-        pairs = [("yes", yes, value["value"]), ("no", 1 - yes, not value["value"])]
+        pairs = [] if yes is None else [("yes", yes, value["value"]), ("no", 1 - yes, not value["value"])]
     elif isinstance(question, Choice):
         found = value.get("probabilities") or {}
         pairs = [(option, part, option == value["choice"]) for option, part in found.items()]

@@ -61,7 +61,7 @@ def _answer(value: Mapping[str, Any]) -> str:
     """Return one answer; confidences are rounded down, so that 1.00 is only ever a full one."""
     said = {"choice": value.get("choice"), "score": value.get("level")}.get(value["type"])
     if value["type"] == "boolean":
-        said = f"{'yes' if value['value'] else 'no'} (p {value['probability']:.2f})"
+        said = "yes" if value["value"] else "no"
     confidence = value.get("confidence")
     return str(said) if confidence is None else f"{said} {math.floor(confidence * 100) / 100:.2f}"
 

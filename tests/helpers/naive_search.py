@@ -43,9 +43,18 @@ def missing(record: Record, question: str, least: float | None) -> str | None:
     found = answer(record, question)
     if found is None:
         return "outdated"
-    if least is not None and (found["confidence"] is None or found["confidence"] < least):
+    sure = confidence(found)
+    if least is not None and (sure is None or sure < least):
         return "low_confidence"
     return None
+
+
+def confidence(found: dict[str, Any]) -> float | None:
+    """Return an answer's confidence: of a boolean without one, the probability of its more likely value."""
+    given = found.get("confidence")
+    if found["type"] != "boolean" or given is not None or found["probability"] is None:
+        return given
+    return round(max(found["probability"], 1 - found["probability"]), 12)
 
 
 def value(record: Record, column: str) -> Any:
@@ -55,7 +64,10 @@ def value(record: Record, column: str) -> Any:
     if column.startswith("state_"):
         found = (record.state or {}).get(column.removeprefix("state_"))
         return datetime.fromisoformat(found) if column == "state_due" and found is not None else found
-    for ending, part in (("_confidence", "confidence"), ("_probability", "probability"), ("_level", "level")):
+    if column.endswith("_confidence"):
+        found = answer(record, column.removesuffix("_confidence"))
+        return None if found is None else confidence(found)
+    for ending, part in (("_probability", "probability"), ("_level", "level")):
         if column.endswith(ending):
             return (answer(record, column.removesuffix(ending)) or {}).get(part)
     part = {"choice": "choice", "boolean": "value", "score": "score"}[searched.QUESTIONS[column].type]

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+import naive_search
 import pytest
 import search_strategies
 import searched
@@ -111,7 +112,7 @@ def _answer(name: str, value: dict[str, Any]) -> dict[str, Any]:
     asked = searched.QUESTIONS.get(name)
     if asked is None or value["type"] != asked.type:
         return {}
-    confidence = {f"{name}_confidence": value.get("confidence")}
+    confidence = {f"{name}_confidence": naive_search.confidence(value)}
     if isinstance(asked, Boolean):
         return {name: value["value"], f"{name}_probability": value["probability"], **confidence}
     if isinstance(asked, Choice):

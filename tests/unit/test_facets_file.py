@@ -57,8 +57,8 @@ SURE = document()["facets"]["topic"]
             't/1: topic: probabilities expected null, got {"billing": 1.0}',
         ),
         (
-            {"t/1": document(facets={"topic": SURE, "urgent": {"type": "boolean", "probability": 0.8}})},
-            "t/1: urgent: expected nothing, got 0.8",
+            {"t/1": document(facets={"topic": SURE, "urgent": {"type": "boolean", "value": True, "probability": 0.8}})},
+            "t/1: urgent: expected nothing, got True",
         ),
     ],
 )

@@ -48,7 +48,7 @@ def test_answers_are_taken_in_their_public_form():
     told = {"evaluator": "old", "model": "svm-3", "classified_at": "2025-01-02T03:04:05+01:00"}
     found = answers({"body": "x", "facets": facets, "evaluation": {**told, "confidence_source": "votes"}})
 
-    assert found.facets["urgent"] == {"type": "boolean", "value": True, "probability": 0.75, "confidence": None}
+    assert found.facets["urgent"] == {"type": "boolean", "value": True, "probability": 0.75, "confidence": 0.75}
     assert found.facets["severity"] == {"type": "score", "score": 1.6, "level": "high", "confidence": None}
     assert found.facets["topic"] == facets["topic"]
     said = {name: found.evaluation[name] for name in ("evaluator", "kind", "model", "confidence_source", "cached")}
@@ -153,8 +153,8 @@ def test_what_is_encoded_is_decoded():
     ("question", "given", "value"),
     [
         ("topic", "outage", {"type": "choice", "choice": "outage", "confidence": None}),
-        ("urgent", True, {"type": "boolean", "probability": 1.0, "confidence": None}),
-        ("urgent", "no", {"type": "boolean", "probability": 0.0, "confidence": None}),
+        ("urgent", True, {"type": "boolean", "value": True, "confidence": None}),
+        ("urgent", "no", {"type": "boolean", "value": False, "confidence": None}),
         ("urgent", 0.25, {"type": "boolean", "probability": 0.25, "confidence": None}),
         ("urgent", "0.25", {"type": "boolean", "probability": 0.25, "confidence": None}),
         ("severity", "high", {"type": "score", "score": 2.0, "confidence": None}),

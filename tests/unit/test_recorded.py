@@ -23,7 +23,7 @@ VALUES: dict[str, Any] = {
         "confidence": 0.93,
         "probabilities": {"billing": 0.97, "outage": 0.03},
     },
-    "urgent": {"type": "boolean", "value": True, "probability": 0.83, "confidence": None},
+    "urgent": {"type": "boolean", "value": True, "probability": 0.83, "confidence": 0.83},
     "anger": {"type": "score", "score": 1.4, "level": "annoyed", "confidence": None},
 }
 TOPIC: dict[str, Any] = {"topic": {"type": "choice", "choice": "outage", "confidence": None}}
