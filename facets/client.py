@@ -81,19 +81,19 @@ class Client(Common):
             self.memory.forget()
         return self.memory.found(collection, reply)
 
-    def rows(self, collection: str, facets: Facets | None = None, **options: Any) -> Iterator[dict[str, Any]]:
-        """Return all hits of a search, page after page, each as it then is.
+    def rows(
+        self, collection: str, facets: Facets | None = None, *, limit: int | None = None, **options: Any
+    ) -> Iterator[dict[str, Any]]:
+        """Return the hits of a search, page after page, each as it then is: all of them, or the first `limit`.
 
         What is written meanwhile may be among them. A document whose place in the order changes meanwhile may come
         twice or not at all: sort by what does not change (as without `sort`) to have each once.
         """
-        cursor = None
-        while True:
-            page = self.search(collection, facets, **{"limit": 200, **options, "cursor": cursor})
+        wanted = client_calls.Wanted(limit)
+        while wanted.page:
+            page = self.search(collection, facets, **{**options, "limit": wanted.page, "cursor": wanted.cursor})
             yield from page["hits"]
-            cursor = page["next_cursor"]
-            if cursor is None:
-                return
+            wanted = wanted.after(page)
 
     def get(self, uri: str) -> dict[str, Any]:
         """Return a document whole."""

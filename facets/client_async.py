@@ -69,21 +69,19 @@ class AsyncClient(Common):
         return self.memory.found(collection, reply)
 
     async def rows(
-        self, collection: str, facets: Facets | None = None, **options: Any
+        self, collection: str, facets: Facets | None = None, *, limit: int | None = None, **options: Any
     ) -> AsyncIterator[dict[str, Any]]:
-        """Return all hits of a search, page after page, each as it then is.
+        """Return the hits of a search, page after page, each as it then is: all of them, or the first `limit`.
 
         What is written meanwhile may be among them. A document whose place in the order changes meanwhile may come
         twice or not at all: sort by what does not change (as without `sort`) to have each once.
         """
-        cursor = None
-        while True:
-            page = await self.search(collection, facets, **{"limit": 200, **options, "cursor": cursor})
+        wanted = client_calls.Wanted(limit)
+        while wanted.page:
+            page = await self.search(collection, facets, **{**options, "limit": wanted.page, "cursor": wanted.cursor})
             for hit in page["hits"]:
                 yield hit
-            cursor = page["next_cursor"]
-            if cursor is None:
-                return
+            wanted = wanted.after(page)
 
     async def get(self, uri: str) -> dict[str, Any]:
         """Return a document whole."""

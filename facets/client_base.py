@@ -10,7 +10,7 @@ from facets import client_calls
 from facets.client_calls import Call, Lost, Patience, Reply
 from facets.client_memory import Memory, base_url
 
-Facets = Mapping[str, str | Sequence[str]]
+Facets = Mapping[str, str | bool | Sequence[str | bool]]
 Wait = Literal["none", "applied", "answered"]
 TIMEOUT_S = 30.0
 CONNECT_S = 5.0

@@ -20,6 +20,8 @@ TRIES_MAX = 5
 PAUSE_FIRST_S, PAUSE_MOST_S = 0.1, 5.0
 AGAIN = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.BAD_GATEWAY, 503, HTTPStatus.GATEWAY_TIMEOUT})
 SAID_CHARS_MAX = 2_000
+PAGE_HITS = 200
+"""As many as a page may have."""
 SEARCH_S = 20.0
 """How long a server lets a search run; one that is slow is not asked again meanwhile."""
 
@@ -256,9 +258,31 @@ class Waiting:
         return (("wait", self.wait), ("timeout", f"{round(self.timeout_s * 1000)}ms"))
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How many hits are still wanted (None: all), and where the next page begins."""
+
+    left: int | None
+    cursor: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.left is not None and self.left < 0:
+            raise errors.InvalidQuery(f"limit is {self.left}; give the number of hits that you want, or leave it out")
+
+    @property
+    def page(self) -> int:
+        """The hits to ask for next; 0 when nothing more is wanted."""
+        return PAGE_HITS if self.left is None else min(PAGE_HITS, self.left)
+
+    def after(self, page: Mapping[str, Any]) -> "Wanted":
+        """Return what is wanted behind a page."""
+        left = None if self.left is None else self.left - len(page["hits"])
+        return Wanted(left if page["next_cursor"] else 0, page["next_cursor"])
+
+
 def search(collection: str, facets: Mapping[str, Any] | None, options: Mapping[str, Any]) -> Call:
     """Return a search; `options` are the fields of `POST …/search`."""
-    chosen = {name: value if isinstance(value, str) else list(value) for name, value in (facets or {}).items()}
+    chosen = {name: value if isinstance(value, str | bool) else list(value) for name, value in (facets or {}).items()}
     wait_s = float(options.get("wait_ms") or 2_000) / 1_000 + SEARCH_S
     body = encoded({**options, "facets": chosen or None})
     return Call("POST", f"/v1/collections/{part(collection)}/search", body=body, wait_s=wait_s)

@@ -35,13 +35,14 @@ def any_of(parts: Iterable[Clause]) -> Clause:
     return _joined(" OR ", list(parts))
 
 
-def wanted(column: Column, values: tuple[str, ...], least: float | None) -> Clause:
+def wanted(question: str, column: Column, values: tuple[str, ...], least: float | None) -> Clause:
     """Return the condition that a question's answer is one of the values, `__missing__` included.
 
-    With `least`, an answer without that confidence is missing.
+    `column` holds the values. With `least`, an answer without that confidence is missing.
     """
-    options = tuple(value for value in dict.fromkeys(values) if value != MISSING)
-    confident = [] if least is None else [Clause(f'"{column.name}_confidence" >= ?', (least,))]
+    given = dict.fromkeys(value for value in values if value != MISSING)
+    options = tuple(value == "true" if column.kind == "boolean" else value for value in given)
+    confident = [] if least is None else [Clause(f'"{question}_confidence" >= ?', (least,))]
     none = Clause(f"{column.quoted} IS NULL")
     either = []
     if options:

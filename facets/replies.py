@@ -7,8 +7,8 @@ from typing import Any
 
 from facets import histograms, sql
 from facets.documents import Status
-from facets.questions import Boolean, Choice, Question, Score
-from facets.selection import FacetSort, Selection
+from facets.questions import Boolean, Question, Score
+from facets.selection import FacetSort, Selection, values_of
 from facets.sql import Query
 
 REASONS = ("pending", "failed", "empty", "low_confidence", "outdated")
@@ -67,7 +67,7 @@ class _Counted:
     """What the rows of one facet add up to."""
 
     def __init__(self, question: Question) -> None:
-        self.buckets = dict.fromkeys(_values(question), 0)
+        self.buckets = dict.fromkeys(values_of(question), 0)
         self.missing = dict.fromkeys(REASONS, 0)
         self.intervals: dict[int, int] = {}
         self.ends: list[float] = []
@@ -133,12 +133,3 @@ def _shown(selection: Selection, buckets: Mapping[str, int], selected: Sequence[
     kept = kept[: max(selection.facet_size, len([v for v in fullest if v in selected]))]
     orders: dict[FacetSort, list[str]] = {"count": fullest, "alpha": sorted(enough), "declared": enough}
     return [value for value in orders[selection.facet_sort] if value in kept], len(kept) < len(enough)
-
-
-def _values(question: Question) -> tuple[str, ...]:
-    match question:
-        case Choice():
-            return tuple(question.options)
-        case Score():
-            return question.levels
-    return ("true", "false")

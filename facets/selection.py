@@ -13,7 +13,7 @@ from facets import filter_json, filters, tables
 from facets.definitions import Definition
 from facets.errors import InvalidQuery, UnknownFacet, UnknownValue, nearest
 from facets.filter_tree import Node
-from facets.questions import Choice
+from facets.questions import Boolean, Choice, Question
 from facets.tables import Column, Table
 
 MISSING = "__missing__"
@@ -33,7 +33,11 @@ FacetMode = Literal["disjunctive", "conjunctive"]
 
 
 def _one_or_many(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
+    """Return the wanted values as text: one alone is a list of one, and JSON's true and false are values, too."""
+    listed = (value,) if isinstance(value, str | bool) else value
+    if not isinstance(listed, list | tuple):
+        return listed
+    return tuple(str(each).lower() if isinstance(each, bool) else each for each in listed)
 
 
 def _comma_separated(value: Any) -> Any:
@@ -47,10 +51,11 @@ def _filter_text(value: Any) -> Any:
 class Selection(BaseModel):
     """One search.
 
-    `facets` maps a choice question to the wanted options (OR inside a question, AND across them); `__missing__` wants
-    the documents without a usable answer. `mc` maps a question to the least confidence of its answers, in place of
-    `min_confidence`. `filter` is CQL2 text; CQL2 JSON is taken too, and becomes text. `sort` names columns, `-` before
-    a name means descending. `scope` None means all scopes.
+    `facets` maps a question to the wanted values (OR inside a question, AND across them): options of a choice, levels
+    of a score, `true` and `false` of a boolean; `__missing__` wants the documents without a usable answer. `mc` maps a
+    question to the least confidence of its answers, in place of `min_confidence`. `filter` is CQL2 text; CQL2 JSON is
+    taken too, and becomes text. `sort` names columns, `-` before a name means descending. `scope` None means all
+    scopes.
 
     `counts` names the questions to count, `*` all of them. Of each facet at most `facet_size` buckets are shown, the
     fullest, in the order `facet_sort`; those under `facet_min_count` are left out, selected ones never.
@@ -98,6 +103,38 @@ def selection_of(fields: Mapping[str, Any]) -> Selection:
         raise InvalidQuery(f"{place}: {first['msg']}") from None
 
 
+def values_of(question: Question) -> tuple[str, ...]:
+    """Return the values that a question can be asked for, in the declared order."""
+    match question:
+        case Choice():
+            return tuple(question.options)
+        case Boolean():
+            return ("true", "false")
+    return tuple(dict.fromkeys(question.levels))
+
+
+_YES_NO = {"yes": "true", "no": "false", "true": "true", "false": "false"}
+
+
+def declared(facets: Mapping[str, tuple[str, ...]], questions: Mapping[str, Question]) -> dict[str, tuple[str, ...]]:
+    """Return the wanted values with those of booleans as they are declared: `yes` and `True` are `true`.
+
+    So that one search has one cursor, one address and one place in the cache, however it is written.
+    """
+    return {
+        name: tuple(dict.fromkeys(_YES_NO.get(value.lower(), value) for value in values))
+        if isinstance(questions.get(name), Boolean)
+        else values
+        for name, values in facets.items()
+    }
+
+
+def with_declared(selection: Selection, questions: Mapping[str, Question]) -> Selection:
+    """Return the selection with its wanted values as they are declared."""
+    facets = declared(selection.facets, questions)
+    return selection if facets == selection.facets else selection.model_copy(update={"facets": facets})
+
+
 def check_selection(selection: Selection, definition: Definition) -> None:
     """Refuse what the collection cannot answer.
 
@@ -107,11 +144,11 @@ def check_selection(selection: Selection, definition: Definition) -> None:
         InvalidFilter: the filter cannot be read.
         InvalidQuery: anything else, each with a message that names what is allowed.
     """
-    check_on_table(selection, tables.table_of(definition))
+    check_on_table(with_declared(selection, definition.questions), tables.table_of(definition))
 
 
 def check_on_table(selection: Selection, table: Table) -> Node | None:
-    """Check as `check_selection` does and return the filter's tree, so that it is read once."""
+    """Check a selection of `declared` values and return the filter's tree, so that it is read once."""
     if not 1 <= selection.limit <= LIMIT_MAX:
         raise InvalidQuery(f"limit is {selection.limit}; it goes from 1 to {LIMIT_MAX}")
     _check_confidences(selection, table)
@@ -145,22 +182,19 @@ def _check_confidences(selection: Selection, table: Table) -> None:
 
 def _check_facet(name: str, values: tuple[str, ...], table: Table) -> None:
     question = table.questions.get(name)
-    choices = tuple(each for each, asked in table.questions.items() if isinstance(asked, Choice))
     if question is None:
-        raise _unknown_facet(name, choices)
-    if not isinstance(question, Choice):
-        example = _example(name, question.type)
-        raise UnknownFacet(f"'{name}' is a {question.type} question; use the filter, as in {example}", allowed=choices)
+        raise _unknown_facet(name, table.questions)
     if not values:
         raise InvalidQuery(f"'{name}' is given without a value; name one or leave it out")
     if len(values) > VALUES_MAX:
         raise InvalidQuery(f"'{name}' is given {len(values)} values; at most {VALUES_MAX} are taken")
+    allowed = (*values_of(question), MISSING)
     for value in values:
-        if value != MISSING and value not in question.options:
-            allowed = (*question.options, MISSING)
+        if value not in allowed:
             hint = nearest(value[:80], allowed)
+            what = {"choice": "option", "score": "level"}.get(question.type, "value")
             raise UnknownValue(
-                f"question '{name}' has no option {value[:80]!r}{hint}; allowed: {_list(allowed)}", allowed=allowed
+                f"question '{name}' has no {what} {value[:80]!r}{hint}; allowed: {_list(allowed)}", allowed=allowed
             )
 
 
@@ -214,10 +248,6 @@ def _unknown_facet(name: str, known: Iterable[str]) -> UnknownFacet:
     return UnknownFacet(
         f"there is no facet {name[:80]!r}{nearest(name[:80], allowed)}; known: {_list(allowed)}", allowed=allowed
     )
-
-
-def _example(name: str, kind: str) -> str:
-    return f'"{name} = true"' if kind == "boolean" else f'"{name} >= 1"'
 
 
 def _list(names: Iterable[str]) -> str:

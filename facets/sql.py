@@ -171,7 +171,7 @@ def _where(query: Query, *, but: str | None = None) -> Clause:
 def _parts(query: Query, *, but: str | None = None) -> list[Clause]:
     selection = query.selection
     parts = [
-        wanted(query.table.columns[name], values, selection.least(name))
+        wanted(name, query.table.buckets_of(name), values, selection.least(name))
         for name, values in selection.facets.items()
         if name != but
     ]

@@ -37,7 +37,7 @@ from facets.errors import UnknownCollection, nearest
 from facets.remembered import Found, Remembered
 from facets.row_stream import CHANGES_MAX, PAGE_ROWS, RowReader
 from facets.scratch import Scratch
-from facets.selection import Selection, check_on_table
+from facets.selection import Selection, check_on_table, with_declared
 from facets.sql import Query
 from facets.tables import Table
 from facets.wear import Wear
@@ -202,7 +202,8 @@ class View:
         started = time.perf_counter()
         with self._switching:
             known, state = self._tables, self._state
-        query, asked = _query(selection, known), selection.model_dump_json()
+        query = _query(selection, known)
+        asked = query.selection.model_dump_json()
         found = self._remembered.find(state, asked)
         if found is None:
             query, found = self._look_for(selection, asked)
@@ -215,7 +216,7 @@ class View:
             "hits": hits,
             "total": numbers.total,
             "facets": numbers.facets,
-            "next_cursor": cursors.encode(_carried(shown[-1]), selection, query.table) if more else None,
+            "next_cursor": cursors.encode(_carried(shown[-1]), query.selection, query.table) if more else None,
             "as_of": {"token": found.token, "pending": numbers.pending},
             "took_ms": round((time.perf_counter() - started) * 1000, 1),
         }
@@ -225,7 +226,7 @@ class View:
             query = _query(selection, known)
             with database.limited(cursor, self._search_s):
                 found = Found(
-                    _fetch(cursor, sql.page(query, cursors.decode(selection, query.table))),
+                    _fetch(cursor, sql.page(query, cursors.decode(query.selection, query.table))),
                     _fetch(cursor, sql.numbers(query)),
                     self._token(cursor, query, position),
                 )
@@ -364,7 +365,8 @@ def _by_collection(records: Sequence[Record] | Sequence[Shown]) -> dict[str, lis
 
 def _query(selection: Selection, known: Mapping[str, Table]) -> Query:
     table = _known(selection.collection, known)
-    return Query(table, selection, check_on_table(selection, table))
+    asked = with_declared(selection, table.questions)
+    return Query(table, asked, check_on_table(asked, table))
 
 
 def _known(collection: str, known: Mapping[str, Table]) -> Table:

@@ -52,8 +52,6 @@ def answer_text(name: str, said: Mapping[str, Any]) -> str:
     if isinstance(value, bool):
         value = "yes" if value else "no"
     beside = said.get("confidence")
-    if beside is None and "probability" in said:
-        return f"{name}={value} (p {_down(said['probability'])})"
     return f"{name}={value}" if beside is None else f"{name}={value} {_down(beside)}"
 
 

@@ -74,8 +74,9 @@ _MC = "the least confidence of a question's answers, in place of `min_confidence
 class Search(Fresh):
     """A search, as JSON; `facets` and `mc` are by question."""
 
-    facets: dict[str, str | list[str]] = Field(
-        default={}, description="wanted options by choice question; several are OR, `__missing__` is one"
+    facets: dict[str, str | bool | list[str | bool]] = Field(
+        default={},
+        description="wanted values by question: options, levels, true or false; several are OR, `__missing__` is one",
     )
     min_confidence: LeastConfidence = None
     mc: dict[str, float] = Field(default={}, description=_MC)
@@ -97,7 +98,8 @@ class SearchParameters(Fresh):
     """A search, as an address."""
 
     f: dict[str, list[str]] = Field(
-        default={}, description="`f.QUESTION=OPTION`; repeated: OR. `__missing__` is an option"
+        default={},
+        description="`f.QUESTION=VALUE`: an option, a level, `yes` or `no`; repeated: OR. `__missing__` is a value",
     )
     min_confidence: LeastConfidence = None
     mc: dict[str, float] = Field(default={}, description=f"`mc.QUESTION=0.9`: {_MC}")

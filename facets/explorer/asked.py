@@ -4,12 +4,13 @@ The address is the whole state of the page: nothing is remembered elsewhere. A p
 one search has one address.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import quote, urlencode
 
 from facets.errors import InvalidQuery, nearest
-from facets.selection import ALL, FACET_SIZE_MAX, Selection
+from facets.questions import Question
+from facets.selection import ALL, FACET_SIZE_MAX, Selection, declared
 
 PAGE_ROWS = 20
 # Cursors of the pages before this one that an address carries along, so that one can go back: 8 x 200 bytes or so.
@@ -55,6 +56,10 @@ class Asked:
             facet_size=FACET_SIZE_MAX,
             limit=PAGE_ROWS,
         )
+
+    def declared(self, questions: Mapping[str, Question]) -> "Asked":
+        """Return the same search with its values as the questions declare them: one search has one address."""
+        return replace(self, facets=declared(self.facets, questions))
 
     def first_page(self) -> "Asked":
         """Return the same search from its first hit."""

@@ -18,6 +18,8 @@ from facets.explorer import hits, numbers, orders, sidebar, standing
 from facets.explorer.asked import Asked
 from facets.explorer.site import Site, Visitor, is_part
 from facets.node import Caller
+from facets.questions import Question
+from facets.selection import MISSING, values_of
 
 # The search stands without the store: each thing that the page wants of it beside that may take so long (seconds).
 STORE_S = 2.0
@@ -61,7 +63,7 @@ class Pages:
         pairs = request.query_params.multi_items()
         problem: errors.InvalidQuery | None = None
         try:
-            asked = asked_.read(definition.name, pairs)
+            asked = asked_.read(definition.name, pairs).declared(definition.questions)
         except errors.InvalidQuery as error:
             asked, problem = Asked(definition.name), error
         if problem is None and not is_part(request) and _has_blanks(pairs):
@@ -175,7 +177,7 @@ class Pages:
         return {
             "definition": definition,
             "facets": sidebar.facets(asked, definition.questions, reply["facets"]),
-            "chips": _chips(asked),
+            "chips": _chips(asked, definition.questions),
             "orders": orders.offered(definition, asked.sort),
             "strip": strip,
             "total": total,
@@ -244,13 +246,13 @@ def _has_blanks(pairs: Sequence[tuple[str, str]]) -> bool:
 
 
 def _stands(definition: Definition, name: str, value: str) -> bool:
-    options = getattr(definition.questions.get(name), "options", {})
-    return value in options or (bool(options) and value == "__missing__")
+    question = definition.questions.get(name)
+    return question is not None and value in (*values_of(question), MISSING)
 
 
-def _chips(asked: Asked) -> list[Chip]:
+def _chips(asked: Asked, questions: Mapping[str, Question]) -> list[Chip]:
     found = [
-        Chip(name, "no answer" if value == "__missing__" else value, asked.toggled(name, value).address())
+        Chip(name, sidebar.value_label(questions.get(name), value), asked.toggled(name, value).address())
         for name, values in asked.facets.items()
         for value in values
     ]

@@ -1,22 +1,20 @@
-"""The sidebar: one section for each question, with its counts, out of a search's reply. Pure.
-
-Choices are ticked; booleans and levels are clauses of the filter, because only choices are selected by name.
-"""
+"""The sidebar: one section for each question, with its counts, out of a search's reply. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from facets.explorer import clauses, numbers
+from facets.explorer import numbers
 from facets.explorer.asked import Asked
 from facets.questions import Boolean, Choice, Question
-from facets.selection import MISSING
+from facets.selection import MISSING, values_of
 
 # Colours of options, in their declared order; they come round again.
 HUES = 8
 # Options of one question that are shown before the rest is folded away.
 OPEN_MAX = 12
 
+NO_ANSWER = "no answer"
 REASONS = {
     "pending": "not asked yet",
     "failed": "failed",
@@ -28,7 +26,7 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One value of a question: `share` is that of the busiest one, 0 to 100; `href` the search with one click more."""
+    """One value of a question: `share` is that of the busiest one, 0 to 100."""
 
     id: str
     value: str
@@ -37,7 +35,6 @@ class Option:
     count: int
     share: float
     selected: bool
-    href: str
     hue: int
 
 
@@ -52,7 +49,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Facet:
-    """One section; `kind` is `choice` (ticked), `boolean` or `score` (links); `columns` draw how scores are spread."""
+    """One section; `kind` is `choice`, `boolean` or `score`; `columns` draw how scores are spread."""
 
     name: str
     kind: str
@@ -82,12 +79,9 @@ def facets(asked: Asked, questions: Mapping[str, Question], reply: list[dict[str
 def _facet(asked: Asked, question: Question, reply: dict[str, Any]) -> Facet:
     name = reply["name"]
     most = max([1, *(bucket["count"] for bucket in reply["buckets"])])
-    if isinstance(question, Choice):
-        options = _ticked(asked, name, question, reply["buckets"], most)
-        missing = _ticked_missing(asked, name, reply["missing"]["count"], most)
-        clear = asked.with_values(name, ()).address() if name in asked.facets else None
-    else:
-        options, missing, clear = _linked(asked, name, question, reply, most)
+    options = _options(asked, name, question, reply["buckets"], most)
+    missing = _missing(asked, name, reply["missing"]["count"], most)
+    clear = asked.with_values(name, ()).address() if name in asked.facets else None
     reasons = [
         f"{numbers.count(reply['missing'][reason])} {said}"
         for reason, said in REASONS.items()
@@ -98,72 +92,40 @@ def _facet(asked: Asked, question: Question, reply: dict[str, Any]) -> Facet:
     )
 
 
-def _ticked(asked: Asked, name: str, question: Choice, buckets: list[dict[str, Any]], most: int) -> list[Option]:
+def _options(asked: Asked, name: str, question: Question, buckets: list[dict[str, Any]], most: int) -> list[Option]:
     selected = asked.facets.get(name, ())
-    places = {value: place for place, value in enumerate(question.options)}
-    found = [
-        Option(
-            id=f"f-{name}-{places[bucket['value']]}",
-            value=bucket["value"],
-            label=bucket["value"],
-            description=question.options[bucket["value"]],
-            count=bucket["count"],
-            share=_share(bucket["count"], most),
-            selected=bucket["value"] in selected,
-            href=asked.toggled(name, bucket["value"]).address(),
-            hue=places[bucket["value"]] % HUES,
+    values = values_of(question)
+    places = {value: place for place, value in enumerate(values)}
+    found = []
+    for bucket in buckets:
+        value = str(bucket["value"]).lower() if isinstance(question, Boolean) else bucket["value"]
+        found.append(
+            Option(
+                id=f"f-{name}-{places[value]}",
+                value=value,
+                label=value_label(question, value),
+                description=question.options[value] if isinstance(question, Choice) else "",
+                count=bucket["count"],
+                share=_share(bucket["count"], most),
+                selected=value in selected,
+                hue=_hue(question, places[value], len(values)),
+            )
         )
-        for bucket in buckets
-    ]
     # A few stay in the declared order, which people get used to. Of many the busiest come first, after what is ticked.
     return sorted(found, key=lambda option: (not option.selected, -option.count)) if len(found) > OPEN_MAX else found
 
 
-def _ticked_missing(asked: Asked, name: str, count: int, most: int) -> Option:
+def _missing(asked: Asked, name: str, count: int, most: int) -> Option:
     return Option(
         id=f"f-{name}-missing",
         value=MISSING,
-        label="no answer",
+        label=NO_ANSWER,
         description="Documents without a usable answer to this question",
         count=count,
         share=_share(count, most),
         selected=MISSING in asked.facets.get(name, ()),
-        href=asked.toggled(name, MISSING).address(),
         hue=0,
     )
-
-
-def _linked(
-    asked: Asked, name: str, question: Question, reply: dict[str, Any], most: int
-) -> tuple[list[Option], Option, str | None]:
-    values = [bucket["value"] for bucket in reply["buckets"]]
-    texts = [_clause(name, question, value, asked.min_confidence) for value in values]
-    absent = _absent(name, asked.min_confidence)
-    made = (*texts, absent)
-    now = clauses.split(asked.filter)
-
-    def option(place: int | str, value: Any, count: int, clause: str, label: str) -> Option:
-        selected = clause in now
-        changed = clauses.without(asked.filter, made) if selected else clauses.replaced(asked.filter, made, clause)
-        return Option(
-            id=f"f-{name}-{place}",
-            value=str(value),
-            label=label,
-            description=clause,
-            count=count,
-            share=_share(count, most),
-            selected=selected,
-            href=asked.with_filter(changed).address(),
-            hue=_hue(question, place, len(values)) if isinstance(place, int) else 0,
-        )
-
-    options = [
-        option(place, value, bucket["count"], text, label_of(value))
-        for place, (value, bucket, text) in enumerate(zip(values, reply["buckets"], texts, strict=True))
-    ]
-    missing = option("missing", MISSING, reply["missing"]["count"], absent, "no answer")
-    chosen = any(each in now for each in made)
-    return options, missing, asked.with_filter(clauses.without(asked.filter, made)).address() if chosen else None
 
 
 def label_of(value: Any) -> str:
@@ -171,17 +133,11 @@ def label_of(value: Any) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-def _clause(name: str, question: Question, value: Any, least: float | None) -> str:
-    if isinstance(question, Boolean):
-        plain = f"{name} = {'true' if value else 'false'}"
-    else:
-        plain = f"{name}_level = {clauses.quoted(value)}"
-    # The count leaves out answers that are not sure enough, so what is selected must do so too.
-    return plain if least is None else f"({plain} AND {name}_confidence >= {least:g})"
-
-
-def _absent(name: str, least: float | None) -> str:
-    return f"{name} IS NULL" if least is None else f"NOT ({name} IS NOT NULL AND {name}_confidence >= {least:g})"
+def value_label(question: Question | None, value: str) -> str:
+    """Return how a value of an address is shown."""
+    if value == MISSING:
+        return NO_ANSWER
+    return label_of(value == "true") if isinstance(question, Boolean) and value in values_of(question) else value
 
 
 def _columns(histogram: list[dict[str, Any]]) -> list[Column]:
@@ -199,6 +155,8 @@ def _share(count: int, most: int) -> float:
 
 
 def _hue(question: Question, place: int, values: int) -> int:
+    if isinstance(question, Choice):
+        return place % HUES
     return ramp(1 - place, 2) if isinstance(question, Boolean) else ramp(place, values)
 
 

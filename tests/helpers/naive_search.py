@@ -49,6 +49,13 @@ def missing(record: Record, question: str, least: float | None) -> str | None:
     return None
 
 
+def said(found: dict[str, Any]) -> str:
+    """Return the value that an answer is asked for by."""
+    if found["type"] == "boolean":
+        return "true" if found["value"] else "false"
+    return found["choice"] if found["type"] == "choice" else found["level"]
+
+
 def confidence(found: dict[str, Any]) -> float | None:
     """Return an answer's confidence: of a boolean without one, the probability of its more likely value."""
     given = found.get("confidence")
@@ -87,7 +94,7 @@ def matches(record: Record, selection: Selection, predicate: Predicate, *, but: 
         return False
     for question, wanted in selection.facets.items():
         reason = missing(record, question, least_of(selection, question))
-        found = "__missing__" if reason else (answer(record, question) or {})["choice"]
+        found = "__missing__" if reason else said(answer(record, question) or {})
         if question != but and found not in wanted:
             return False
     return predicate(record)
@@ -130,7 +137,7 @@ def counted(records: Sequence[Record], selection: Selection, predicate: Predicat
         {
             "value": each,
             "count": sum(1 for given in answers if given[part] == each),
-            "selected": each in selection.facets.get(question, ()),
+            "selected": (str(each).lower() if isinstance(each, bool) else each) in selection.facets.get(question, ()),
         }
         for each in (searched.LEVELS if values is None else values)
     ]

@@ -264,6 +264,8 @@ wanted = st.fixed_dictionaries(
     optional={
         "topic": st.lists(st.sampled_from((*searched.TOPICS, "__missing__")), min_size=1, max_size=3).map(tuple),
         "mood": st.lists(st.sampled_from((*searched.MOODS, "__missing__")), min_size=1, max_size=3).map(tuple),
+        "urgent": st.lists(st.sampled_from(("true", "false", "__missing__")), min_size=1, max_size=2).map(tuple),
+        "severity": st.lists(st.sampled_from((*searched.LEVELS, "__missing__")), min_size=1, max_size=2).map(tuple),
     },
 )
 columns = sorted((*_LITERALS, *_BOOLEANS, "mood_confidence", "doc_uri"))

@@ -65,7 +65,7 @@ async def test_search_says_hits_and_total(box: Toolbox):
 
     *lines, last = reply.text.splitlines()
     assert lines[0] == (
-        'support/b0  topic=billing 0.90  severity=annoying 0.70  urgent=yes (p 0.83)  title: "About b0"  priority: 1'
+        'support/b0  topic=billing 0.90  severity=annoying 0.70  urgent=yes 0.83  title: "About b0"  priority: 1'
     )
     assert len(lines) == 3
     assert last.startswith("12 total, next_cursor=")

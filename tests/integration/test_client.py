@@ -81,10 +81,32 @@ async def test_writes_are_read_without_waiting(client: AsyncClient):
 
 async def test_rows_go_over_all_pages(client: AsyncClient, url: str):
     """Rows come page after page, every document once, from both clients alike."""
-    rows = [hit["uri"] async for hit in client.rows("codes", limit=7)]
-    same = await blocking(url, lambda sync: [hit["uri"] for hit in sync.rows("codes", limit=7)])
+    await asyncio.gather(*(client.write(f"@rows/notes/m{n:03}", body="x", wait="applied") for n in range(201)))
+    chosen = {"scope": "rows"}
 
-    assert rows == same == [f"codes/c{number}" for number in sorted(range(20), key=str)]
+    rows = [hit["uri"] async for hit in client.rows("notes", **chosen)]
+    same = await blocking(url, lambda sync: [hit["uri"] for hit in sync.rows("notes", **chosen)])
+
+    assert rows == same == [f"@rows/notes/m{n:03}" for n in range(201)]
+
+
+@pytest.mark.parametrize("limit", [0, 1, 3, 20, 500])
+async def test_rows_end_at_their_limit(client: AsyncClient, url: str, limit: int):
+    """`limit` is how many rows are wanted, not how long a page is."""
+    rows = [hit["uri"] async for hit in client.rows("codes", limit=limit)]
+    same = await blocking(url, lambda sync: [hit["uri"] for hit in sync.rows("codes", limit=limit)])
+
+    assert rows == same == [f"codes/c{number}" for number in sorted(range(20), key=str)][:limit]
+
+
+async def test_booleans_and_levels_are_chosen_by_name(client: AsyncClient, url: str):
+    """A yes-or-no question and a scale are asked for as a choice is, and counted so."""
+    found = await client.search("support", {"urgent": True, "severity": ["annoying"]}, counts="urgent")
+    same = await client.search("support", filter="urgent AND severity_level = 'annoying'")
+    sync = await blocking(url, lambda sync: sync.search("support", {"urgent": "yes", "severity": "annoying"}))
+
+    assert found["total"] == same["total"] == sync["total"] > 0
+    assert [each["selected"] for each in found["facets"][0]["buckets"]] == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import explored
 import httpx
@@ -85,23 +86,24 @@ def test_two_options_are_either(client: httpx.Client):
     assert _total(shown) == COUNTS["billing"] + COUNTS["bug"]
 
 
-def test_every_count_is_the_total_of_its_link(client: httpx.Client):
-    """Following the link of a boolean's or a level's bar finds as many documents as the bar says, confidence or not."""
-    for address in ("/support?min_confidence=0.7", "/support?f.topic=billing&filter=doc_version%20%3E%201"):
-        for option in _page(client, address).all("li", class_="option"):
-            for link in option.all("a"):
-                assert _total(_page(client, link.attributes["href"])) == _number(option), (address, option.text)
+@pytest.mark.parametrize("address", ["/support?min_confidence=0.7", "/support?filter=doc_version%20%3E%201"])
+def test_every_count_is_the_total_of_its_box(client: httpx.Client, address: str):
+    """Ticking a box finds as many documents as stand beside it: options, levels, yes and no, and no answer."""
+    for option in _page(client, address).all("li", class_="option"):
+        box = option.one("input", type="checkbox").attributes
+        ticked = f"{address}&{urlencode({box['name']: box['value']})}"
+
+        assert _total(_page(client, ticked)) == _number(option), (ticked, option.text)
 
 
-def test_a_link_followed_twice_leads_back(client: httpx.Client):
-    """The bar that is chosen is marked, and its link takes the choice out again."""
-    address = "/support?filter=doc_status%20%3D%20%27indexed%27"
-    option = next(each for each in _page(client, address).all("a") if each.attributes.get("id") == "f-urgent-0")
+@pytest.mark.parametrize("said", ["yes", "true", "Yes"])
+def test_a_boolean_is_chosen_by_name(client: httpx.Client, said: str):
+    """An address that a person writes ticks the box, and shows a chip in words."""
+    shown = _page(client, f"/support?f.urgent={said}")
 
-    chosen = _page(client, option.attributes["href"]).one("a", id="f-urgent-0")
-
-    assert chosen.attributes["aria-current"] == "true"
-    assert chosen.attributes["href"] == address
+    assert shown.one("input", id="f-urgent-0").attributes["value"] == "true"
+    assert "checked" in shown.one("input", id="f-urgent-0").attributes
+    assert "urgent yes" in " ".join(shown.one("ul", class_="chosen").text.split())
 
 
 def test_blank_fields_leave_the_address(client: httpx.Client):

@@ -99,7 +99,7 @@ def test_each_answer_is_a_row_of_the_long_file(view: View, tmp_path: Path):
     assert found == [
         ("severity", "score", "annoying", 0.5, None, 1.4, active, False, noon),
         ("topic", "choice", "billing", 0.9, None, None, active, False, noon),
-        ("urgent", "boolean", "false", None, 0.2, None, active, False, noon),
+        ("urgent", "boolean", "false", 0.8, 0.2, None, active, False, noon),
         ("topic", "choice", "other", None, None, None, None, True, None),
     ]
 

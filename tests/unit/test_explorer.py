@@ -1,11 +1,11 @@
-"""The page's pure parts: addresses, clauses of a filter, numbers, sessions."""
+"""The page's pure parts: addresses, numbers, sessions."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from facets import errors
-from facets.explorer import asked, clauses, hits, numbers, sessions, sidebar, standing
+from facets.explorer import asked, hits, numbers, sessions, sidebar, standing
 from facets.explorer.asked import Asked
 from facets.questions import choice
 
@@ -26,39 +26,6 @@ def test_address_says_all_of_the_search(
     search = Asked("tickets", facets, least, text, "-severity", None, "AAA", page, back)
 
     assert asked.read("tickets", search.pairs()) == search
-
-
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        (None, []),
-        ("  ", []),
-        ("a = 1", ["a = 1"]),
-        ("a = 1 AND b = 2 and c = 3", ["a = 1", "b = 2", "c = 3"]),
-        ("(a = 1 AND b = 2) AND c = 3", ["(a = 1 AND b = 2)", "c = 3"]),
-        ("a = 'x AND y' AND b = 2", ["a = 'x AND y'", "b = 2"]),
-        ("a = 'it''s (' AND b = 2", ["a = 'it''s ('", "b = 2"]),
-        ("a BETWEEN 1 AND 2 AND b = 3", ["a BETWEEN 1 AND 2", "b = 3"]),
-        ("a = 1 OR b = 2 AND c = 3", ["a = 1 OR b = 2 AND c = 3"]),
-        ("(a = 1 OR b = 2) AND c = 3", ["(a = 1 OR b = 2)", "c = 3"]),
-        ("NOT (a IS NULL AND b = 1)", ["NOT (a IS NULL AND b = 1)"]),
-    ],
-)
-def test_filter_is_split_at_its_top(text: str | None, parts: list[str]):
-    """A filter is taken apart only where AND joins its clauses, and put together again as it was meant."""
-    assert clauses.split(text) == parts
-
-
-def test_clause_is_put_in_and_taken_out():
-    """A clause takes the place of its siblings and leaves what the user wrote; an OR is put into brackets."""
-    made = ("u = true", "u = false")
-
-    assert clauses.replaced("a = 1", made, "u = true") == "a = 1 AND u = true"
-    assert clauses.replaced("u = true AND a = 1", made, "u = false") == "a = 1 AND u = false"
-    assert clauses.replaced("a = 1 OR b = 2", made, "u = true") == "(a = 1 OR b = 2) AND u = true"
-    assert clauses.without("a = 1 AND u = true", made) == "a = 1"
-    assert clauses.without("u = true", made) is None
-    assert clauses.quoted("it's") == "'it''s'"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import searched
 
 from facets.errors import InvalidFilter, InvalidQuery, UnknownFacet, UnknownValue
-from facets.selection import Selection, check_selection, selection_of
+from facets.selection import Selection, check_selection, selection_of, with_declared
 
 
 def refusal(error: type[InvalidQuery], **fields: Any) -> str:
@@ -40,7 +40,7 @@ def test_an_unknown_facet_names_the_nearest() -> None:
     """An unknown question is answered with the ones that there are."""
     message = refusal(UnknownFacet, facets={"topik": ["billing"]})
 
-    assert message == "there is no facet 'topik' (did you mean 'topic'?); known: topic, mood"
+    assert message == "there is no facet 'topik' (did you mean 'topic'?); known: topic, mood, urgent, severity"
 
 
 def test_an_unknown_option_names_the_nearest() -> None:
@@ -51,13 +51,30 @@ def test_an_unknown_option_names_the_nearest() -> None:
     assert message.endswith("__missing__")
 
 
-@pytest.mark.parametrize(("name", "example"), [("urgent", "urgent = true"), ("severity", "severity >= 1")])
-def test_only_choices_are_selected_by_name(name: str, example: str) -> None:
-    """A boolean or score selected by name is answered with the filter that does it."""
-    message = refusal(UnknownFacet, facets={name: ["true"]})
+@pytest.mark.parametrize(
+    ("given", "declared"),
+    [("yes", "true"), ("No", "false"), ("TRUE", "true"), (True, "true"), ([False, "__missing__"], "false __missing__")],
+)
+def test_yes_and_no_are_said_in_many_ways(given: Any, declared: str) -> None:
+    """However a boolean is asked for, it is one search: one cursor, one address, one place in the cache."""
+    selection = with_declared(searched.select(facets={"urgent": given}), searched.QUESTIONS)
 
-    assert example in message
-    check_selection(searched.select(filter=example), searched.definition())
+    check_selection(selection, searched.definition())
+    assert selection.facets == {"urgent": tuple(declared.split())}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("urgent", "maybe", "question 'urgent' has no value 'maybe'; allowed: true, false, __missing__"),
+        ("urgent", "1", "question 'urgent' has no value '1'; allowed: true, false, __missing__"),
+        ("severity", "anoying", "question 'severity' has no level 'anoying' (did you mean 'annoying'?); allowed: "),
+        ("severity", "1", "question 'severity' has no level '1'; allowed: cosmetic, annoying, blocked, __missing__"),
+    ],
+)
+def test_a_value_that_is_not_declared_names_those_that_are(name: str, value: str, message: str) -> None:
+    """Booleans and scores are selected by name as choices are, and refused as they are."""
+    assert refusal(UnknownValue, facets={name: [value]}).startswith(message)
 
 
 @pytest.mark.parametrize(
