@@ -101,7 +101,10 @@ def search(  # a command's parameters are its options
     collection: Annotated[str, typer.Argument(metavar="COLLECTION")],
     chosen: Annotated[
         list[str] | None,
-        typer.Argument(metavar="QUESTION=VALUE", help="topic=billing, urgent=yes, severity=annoying; a question twice: either; __missing__ too."),
+        typer.Argument(
+            metavar="QUESTION=VALUE",
+            help="topic=billing, urgent=yes, severity=annoying; a question twice: either; __missing__ too.",
+        ),
     ] = None,
     min_confidence: Annotated[float | None, typer.Option("--min-confidence", help="0 to 1, inclusive.")] = None,
     filter_: options.Filter = None,
