@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 from evaluators import facet_values
 from evaluators.contract import Evaluated, Identity, Limits
+from facets import private_files
 from facets.answers import nearest_level
 from facets.errors import EvaluationFailed, InvalidAnswer, InvalidDefinition, nearest
 from facets.questions import Question, Score
@@ -87,7 +88,7 @@ class _Recording:
 
 def _read(path: Path) -> _Recording:
     try:
-        with path.open("rb") as file:
+        with private_files.open_regular(path) as file:
             if path.stat().st_size > FILE_BYTES_MAX:
                 raise InvalidDefinition([f"{path} is larger than {FILE_BYTES_MAX >> 20} MiB; split the collection"])
             return _read_lines(path, file)

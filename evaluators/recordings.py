@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, Self
 
 from evaluators import facet_values
 from evaluators.contract import Evaluated, Identity
+from facets import private_files
 from facets import questions as questions_
 from facets.answers import facet_values as public_form
 from facets.questions import Question
@@ -170,7 +171,7 @@ def read(path: Path) -> dict[str, Call]:
     """
     found: dict[str, Call] = {}
     try:
-        file = path.open("rb")
+        file = private_files.open_regular(path)
     except FileNotFoundError:
         return found
     with file:
@@ -213,7 +214,10 @@ class Writer:
         self._file: BinaryIO | None = None
 
     def __enter__(self) -> Self:
-        self._file = self._path.open("ab+", buffering=0)
+        if self._path.exists():
+            private_files.open_regular(self._path).close()  # a FIFO or a device is refused
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        self._file = os.fdopen(os.open(self._path, flags, private_files.FILE_MODE), "ab+", buffering=0)
         with _locked(self._file):
             _end_last_line(self._file)
         return self

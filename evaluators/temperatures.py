@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from evaluators.calibration import Calibration
+from facets import private_files
 from facets.errors import InvalidDefinition
 
 FILE = "facetline.temperatures.json"
@@ -28,7 +29,7 @@ def read(folder: Path) -> dict[str, Calibration]:
     """
     path = folder / FILE
     try:
-        with path.open("rb") as file:
+        with private_files.open_regular(path) as file:
             text = file.read(BYTES_MAX)
     except FileNotFoundError:
         return {}

@@ -7,6 +7,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from facets import private_files
+
 _PREFIX = "view-"
 _LOCK = "lock"
 
@@ -15,7 +17,7 @@ class Scratch:
     """A private folder inside `parent`, held by an operating system lock as long as its owner lives."""
 
     def __init__(self, parent: Path) -> None:
-        parent.mkdir(parents=True, exist_ok=True)
+        parent.mkdir(private_files.FOLDER_MODE, parents=True, exist_ok=True)
         _sweep(parent)
         self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
         self._lock: int | None = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -34,7 +36,7 @@ def _sweep(parent: Path) -> None:
     for folder in parent.glob(f"{_PREFIX}*"):
         # One without a lock file is just being made by somebody else.
         with contextlib.suppress(OSError):
-            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+            lock = private_files.open_private(folder / _LOCK, os.O_RDWR)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)

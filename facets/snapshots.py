@@ -18,13 +18,15 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from facets import errors, parquet
+from facets import errors, parquet, private_files
 
 CURRENT = "current"
 KEPT = 1
 """Snapshots that stay beside the current one."""
 _LOCK = ".lock"
 _MAKING = ".making-"
+_SHARED = 0o755
+"""Rights that a snapshot takes from its folder; nobody but its owner writes to it."""
 _NAME = re.compile(r"\d{8}T\d{6}\.\d{6}Z")
 
 
@@ -40,7 +42,7 @@ def making(parent: Path, made_at: datetime) -> Iterator[Path]:
         _sweep(folder)
         with parquet.writing(folder):
             new = folder / f"{_MAKING}{uuid.uuid4().hex}"
-            new.mkdir()
+            new.mkdir(private_files.FOLDER_MODE)
         try:
             yield new
             with parquet.writing(folder):
@@ -54,15 +56,15 @@ def making(parent: Path, made_at: datetime) -> Iterator[Path]:
 
 def _open(parent: Path) -> tuple[Path, int]:
     try:
-        parent.mkdir(parents=True, exist_ok=True)
+        parent.mkdir(private_files.FOLDER_MODE, parents=True, exist_ok=True)
         folder = parent.resolve()
-        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = private_files.open_private(folder / _LOCK, os.O_RDWR | os.O_CREAT)
     except FileExistsError as error:
         raise errors.ExportFailed(f"{parent} is not a folder; name one for the snapshots") from error
     except NotADirectoryError as error:
         raise errors.ExportFailed(f"{parent} is inside of what is not a folder") from error
     except OSError as error:
-        raise errors.ExportFailed(f"{parent} cannot be written: {error.strerror}") from error
+        raise errors.ExportFailed(f"{parent} cannot be written: {error.strerror or error}") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -74,6 +76,7 @@ def _open(parent: Path) -> tuple[Path, int]:
 
 
 def _publish(folder: Path, new: Path, name: str) -> None:
+    _share(new, folder.stat().st_mode & _SHARED)
     target = folder / name
     new.rename(target)
     link = folder / f"{_MAKING}{name}"
@@ -84,6 +87,13 @@ def _publish(folder: Path, new: Path, name: str) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
+
+
+def _share(new: Path, mode: int) -> None:
+    """Give a snapshot the mode of the folder that it stands in: who may read there decides who may read it."""
+    for path in new.iterdir():
+        path.chmod(mode & ~0o111)
+    new.chmod(mode)
 
 
 def _retire(folder: Path) -> None:

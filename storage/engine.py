@@ -13,7 +13,6 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import sqlalchemy as sa
@@ -25,7 +24,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from facets import errors
-from storage import same_file
+from storage import same_file, sqlite_files
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -152,8 +151,8 @@ class Store:
         self._clock_shift = clock_shift
         self._deadline_s = deadline_s
         self._threads = ThreadPoolExecutor(POOL_SIZE, thread_name_prefix="store")
-        path = engine.url.database if engine.dialect.name == "sqlite" else None
-        self._file = same_file.SameFile(Path(path)) if path and path != ":memory:" else None
+        path = sqlite_files.path_of(engine.url)
+        self._file = None if path is None else same_file.SameFile(path)
         self._writing = asyncio.Lock() if engine.dialect.name == "sqlite" else None
 
     async def write(self, function: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from facets import errors
-from storage import engine, tables
+from storage import engine, sqlite_files, tables
 
 REVISIONS = ("0001", "0002", "0003")
 """Every schema that this version can bring up to date, oldest first; the last one is what it works with.
@@ -39,9 +39,12 @@ async def open_store(
     The caller closes it. `deadline_s` bounds this call, and every later transaction of the store.
 
     Raises:
-        StoreUnavailable: nothing answers there, or the file cannot be opened.
+        StoreUnavailable: nothing answers there, or the file cannot be opened, or is a link.
         StoreMismatch: it belongs to a newer version, is no store, or its server is too old.
     """
+    path = sqlite_files.path_of(url)
+    if path is not None:
+        sqlite_files.prepare(path)
     store = engine.Store(engine.make_engine(url), clock_shift=clock_shift, deadline_s=deadline_s)
     try:
         current = await store.read(_current_id)

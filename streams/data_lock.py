@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from facets import errors
+from facets import errors, private_files
 
 NAME = "serve.lock"
 SECRET_BYTES = 32
@@ -66,8 +66,8 @@ def locked(folder: Path) -> Iterator[DataLock]:
         StoreUnavailable: the folder cannot be used.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        private_files.make_folder(folder)
+        descriptor = private_files.open_private(folder / NAME, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise errors.StoreUnavailable(f"the data folder {folder} cannot be used: {error}") from error
     try:
@@ -87,7 +87,7 @@ def locked(folder: Path) -> Iterator[DataLock]:
 def holder(folder: Path) -> Holder | None:
     """Return who serves a data folder; None when the lock is free, whatever the file says, or nothing is told yet."""
     try:
-        descriptor = os.open(folder / NAME, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = private_files.open_private(folder / NAME, os.O_RDONLY)
     except OSError:
         return None
     try:

@@ -109,7 +109,7 @@ class Settings(BaseSettings):
         """The store's URL, password and all."""
         if self.store_url is not None:
             return self.store_url.get_secret_value()
-        return f"sqlite:///{(self.data_folder / 'facetline.db').resolve()}"
+        return f"sqlite:///{self.data_folder.resolve() / 'facetline.db'}"
 
     @classmethod
     def settings_customise_sources(

@@ -3,7 +3,9 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from facets import errors
+import structlog
+
+from facets import errors, private_files
 from storage import definitions, opening
 from storage.engine import Clock, Store, no_shift
 from streams import data_lock
@@ -16,6 +18,8 @@ from streams.project import Project
 from streams.settings import Settings
 
 CLI_SOURCE = "facetline/cli"
+
+log = structlog.get_logger(__name__)
 
 
 @asynccontextmanager
@@ -81,9 +85,10 @@ async def open_store(settings: Settings, *, create: bool = True, clock_shift: Cl
                 " 'facetline demo'"
             )
         try:
-            settings.data_folder.mkdir(parents=True, exist_ok=True)
+            if private_files.make_folder(settings.data_folder):
+                log.warning("data_folder_made_private", folder=str(settings.data_folder))
         except OSError as error:
-            raise errors.StoreUnavailable(f"the data folder {settings.data_folder} cannot be made: {error}") from error
+            raise errors.StoreUnavailable(f"the data folder {settings.data_folder} cannot be used: {error}") from error
     store = await opening.open_store(settings.store, clock_shift=clock_shift)
     try:
         yield store

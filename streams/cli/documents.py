@@ -201,6 +201,7 @@ def seconds(text: str) -> float:
 
 
 def _body(source: str | None, body: str | None, file: Path | None) -> str | None:
+    from facets import private_files
     from facets.documents import BODY_BYTES_MAX
 
     if source not in {None, "-"}:
@@ -211,7 +212,7 @@ def _body(source: str | None, body: str | None, file: Path | None) -> str | None
         return body
     try:
         if file is not None:
-            with file.open("rb") as opened:
+            with private_files.open_regular(file, pipes=True) as opened:
                 raw = opened.read(BODY_BYTES_MAX + 1)
         elif source is not None:
             raw = sys.stdin.buffer.read(BODY_BYTES_MAX + 1)

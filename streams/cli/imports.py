@@ -331,9 +331,11 @@ async def _chunks(rows: "Iterator[Row | Refusal]") -> "AsyncIterator[list[Row | 
 
 def opened(file: str) -> BinaryIO:
     """Open a file to read, or standard input for '-'."""
+    from facets import private_files
+
     if file == "-":
         return sys.stdin.buffer
     try:
-        return Path(file).open("rb")
+        return private_files.open_regular(Path(file), pipes=True)
     except OSError as error:
         raise typer.BadParameter(f"{file} cannot be read: {error.strerror}") from error

@@ -160,7 +160,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path):
     """No file, a folder, or not UTF-8: the message names it."""
     (tmp_path / "latin.ndjson").write_bytes('{"key": "ä"}'.encode("latin-1"))
 
-    for name, message in (("none.ndjson", "No such file"), (".", "directory"), ("latin.ndjson", "is not UTF-8")):
+    for name, message in (("none.ndjson", "No such file"), (".", "it is a folder"), ("latin.ndjson", "is not UTF-8")):
         with pytest.raises(InvalidDefinition, match=message) as caught:
             Recorded(tmp_path / name)
         assert str(tmp_path / name) in caught.value.message
