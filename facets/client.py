@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import httpx
 
@@ -68,7 +68,8 @@ class Client(Common):
     def search(self, collection: str, facets: Facets | None = None, **options: Any) -> dict[str, Any]:
         """Search: `client.search("tickets", {"topic": ["billing"]}, min_confidence=0.8)`.
 
-        Options: `min_confidence`, `filter`, `sort`, `limit`, `cursor`, `counts`, `scope`, `at_least`, `wait_ms`, and
+        Options: `min_confidence`, `filter`, `sort`, `limit`, `cursor`, `counts`, `scope`, `fields`, `at_least`,
+        `wait_ms`, and
         the others of docs/api.md.
         """
         try:
@@ -89,7 +90,7 @@ class Client(Common):
         What is written meanwhile may be among them. A document whose place in the order changes meanwhile may come
         twice or not at all: sort by what does not change (as without `sort`) to have each once.
         """
-        wanted = client_calls.Wanted(limit)
+        wanted = client_calls.wanted(limit, options)
         while wanted.page:
             page = self.search(collection, facets, **{**options, "limit": wanted.page, "cursor": wanted.cursor})
             yield from page["hits"]
@@ -194,9 +195,13 @@ class Client(Common):
         limit: int = 1_000,
         timeout_ms: int = 5_000,
         agents: bool = False,
+        fields: Literal["body"] | None = None,
     ) -> dict[str, Any]:
-        """Run one SELECT; `agents`: over the collections that agents may see alone."""
-        return self._object(client_base.sql(text, params, limit, timeout_ms, agents=agents))
+        """Run one SELECT; `agents`: over the collections that agents may see alone.
+
+        With `fields="body"` the collections' tables have the texts of their documents, as `doc_body`.
+        """
+        return self._object(client_base.sql(text, params, limit, timeout_ms, agents=agents, fields=fields))
 
     def _object(self, call: Call) -> dict[str, Any]:
         found: dict[str, Any] = self._call(call)

@@ -83,8 +83,10 @@ def items(job_id: str, status: str, cursor: str | None) -> Call:
     return Call("GET", f"/v1/jobs/{client_calls.part(job_id)}/items", tuple(params))
 
 
-def sql(text: str, params: Mapping[str, Any] | None, limit: int, timeout_ms: int, *, agents: bool) -> Call:
+def sql(
+    text: str, params: Mapping[str, Any] | None, limit: int, timeout_ms: int, *, agents: bool, fields: str | None
+) -> Call:
     """Return a statement."""
     content = {"sql": text, "params": dict(params or {}), "limit": limit, "timeout_ms": timeout_ms}
-    body = client_calls.encoded({**content, "agents": True if agents else None})
+    body = client_calls.encoded({**content, "agents": True if agents else None, "fields": fields})
     return Call("POST", "/v1/sql", body=body, wait_s=timeout_ms / 1_000)

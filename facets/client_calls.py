@@ -7,7 +7,7 @@ same key is not a second write. `talk` decides what is sent again, and when.
 import json
 import random
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -20,7 +20,7 @@ TRIES_MAX = 5
 PAUSE_FIRST_S, PAUSE_MOST_S = 0.1, 5.0
 AGAIN = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.BAD_GATEWAY, 503, HTTPStatus.GATEWAY_TIMEOUT})
 SAID_CHARS_MAX = 2_000
-PAGE_HITS = 200
+PAGE_HITS, PAGE_HITS_WITH_TEXTS = 200, 50
 """As many as a page may have."""
 SEARCH_S = 20.0
 """How long a server lets a search run; one that is slow is not asked again meanwhile."""
@@ -263,21 +263,29 @@ class Wanted:
     """How many hits are still wanted (None: all), and where the next page begins."""
 
     left: int | None
+    most: int
     cursor: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.left is not None and self.left < 0:
-            raise errors.InvalidQuery(f"limit is {self.left}; give the number of hits that you want, or leave it out")
 
     @property
     def page(self) -> int:
         """The hits to ask for next; 0 when nothing more is wanted."""
-        return PAGE_HITS if self.left is None else min(PAGE_HITS, self.left)
+        return self.most if self.left is None else min(self.most, self.left)
 
     def after(self, page: Mapping[str, Any]) -> "Wanted":
         """Return what is wanted behind a page."""
         left = None if self.left is None else self.left - len(page["hits"])
-        return Wanted(left if page["next_cursor"] else 0, page["next_cursor"])
+        return replace(self, left=left if page["next_cursor"] else 0, cursor=page["next_cursor"])
+
+
+def wanted(limit: int | None, options: Mapping[str, Any]) -> Wanted:
+    """Return what is wanted of a search at first.
+
+    Raises:
+        InvalidQuery: it is a negative number of hits.
+    """
+    if limit is not None and limit < 0:
+        raise errors.InvalidQuery(f"limit is {limit}; give the number of hits that you want, or leave it out")
+    return Wanted(limit, PAGE_HITS_WITH_TEXTS if options.get("fields") else PAGE_HITS)
 
 
 def search(collection: str, facets: Mapping[str, Any] | None, options: Mapping[str, Any]) -> Call:

@@ -177,8 +177,11 @@ class Node(Protocol):
         limit: int,
         timeout_ms: int,
         agents: bool = False,
+        with_texts: bool = False,
     ) -> dict[str, Any]:
         """Run one read-only statement in a child process: `{"columns", "rows", "truncated", "as_of"}`.
+
+        `with_texts`: the collections' tables have the column `doc_body`.
 
         With `agents` it runs over the `llm_readable` collections alone: neither the tables of the others nor their
         rows in `answers` are there.

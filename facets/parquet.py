@@ -7,14 +7,18 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from facets import connecting, errors, parquet_sql, tokens
 from facets.tables import Table
+
+if TYPE_CHECKING:
+    import duckdb
 
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1
@@ -24,19 +28,65 @@ MEMORY = "512MB"
 _READ_BYTES = 1 << 20
 
 
+BODY = "doc_body"
+"""The column of a document's text, where that was asked for."""
+SPILL = ".spill"
+
+
+class Text(NamedTuple):
+    """The text of a document as of one revision."""
+
+    collection: str
+    uri: str
+    revision: int
+    body: str
+
+
 @dataclass(frozen=True, slots=True)
 class Wide:
-    """A collection's file that a view wrote: `rows` documents as of `position` in the feed of `store_id`."""
+    """A collection's file that a view wrote: `rows` documents as of `position` in the feed of `store_id`.
+
+    `texts`: it has the column `doc_body`.
+    """
 
     table: Table
     store_id: str
     position: int
     rows: int
+    texts: bool = False
 
     @property
     def file(self) -> str:
         """The file's name."""
         return f"{self.table.definition.name}.parquet"
+
+
+def with_texts(folder: Path, wide: Sequence[Wide], texts: Iterable[Text]) -> list[Wide]:
+    """Add the column `doc_body` to the files of a folder, and return what they are then.
+
+    A text belongs to a row of the same revision; rows without one have null.
+
+    Raises:
+        ExportFailed: the files cannot be written.
+    """
+    with writing(folder):
+        files = {each.table.definition.name: folder / f"{each.table.definition.name}.ndjson" for each in wide}
+        with contextlib.ExitStack() as stack:
+            opened = {name: stack.enter_context(path.open("w", encoding="utf-8")) for name, path in files.items()}
+            for text in texts:
+                line = json.dumps({"uri": text.uri, "revision": text.revision, "body": text.body})
+                opened[text.collection].write(line + "\n")
+        for each in wide:
+            _join(folder, folder / each.file, files[each.table.definition.name])
+    return [replace(each, texts=True) for each in wide]
+
+
+def _join(folder: Path, file: Path, texts: Path) -> None:
+    made = file.with_suffix(".joined")
+    with _private(folder) as connection:
+        connection.execute(parquet_sql.joined(file, texts, made))
+    made.replace(file)
+    texts.unlink()
 
 
 def complete(
@@ -87,22 +137,35 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def _write_answers(folder: Path, tables: Sequence[Table]) -> int:
-    config: dict[str, str | int] = {
-        "threads": 2,
-        "memory_limit": MEMORY,
-        "temp_directory": "",
-        "preserve_insertion_order": "false",
-    }
     path = folder / f"{parquet_sql.ANSWERS}.parquet"
-    with connecting.connect(config) as connection:
-        connection.execute(f"SET allowed_directories = [{parquet_sql.quoted(folder)}]")
-        connection.execute("SET enable_external_access = false")
+    with _private(folder) as connection:
         [(rows,)] = connection.execute(parquet_sql.answers(tables, folder, path)).fetchall()
     return int(rows)
 
 
+@contextlib.contextmanager
+def _private(folder: Path) -> "Iterator[duckdb.DuckDBPyConnection]":
+    """Yield a DuckDB that reads and writes in this folder alone, and spills what is large into it."""
+    spill = folder / SPILL
+    config: dict[str, str | int] = {
+        "threads": 2,
+        "memory_limit": MEMORY,
+        "temp_directory": str(spill),
+        "preserve_insertion_order": "false",
+    }
+    try:
+        with connecting.connect(config) as connection:
+            connection.execute(f"SET allowed_directories = [{parquet_sql.quoted(folder)}]")
+            connection.execute("SET enable_external_access = false")
+            yield connection
+    finally:
+        shutil.rmtree(spill, ignore_errors=True)
+
+
 def _of_wide(folder: Path, wide: Wide, *, durable: bool) -> dict[str, Any]:
     columns = {column.name: "VARCHAR" if column.domain else column.sql_type for column in wide.table.columns.values()}
+    if wide.texts:
+        columns[BODY] = "VARCHAR"
     return {
         **_of_file(folder / wide.file, wide.rows, durable=durable),
         "position": wide.position,

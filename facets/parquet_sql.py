@@ -47,6 +47,21 @@ def wide(table: Table, path: Path) -> str:
     return f"COPY (SELECT {columns} FROM {name_of(table)} WHERE {where}) TO {quoted(path)} {OPTIONS}"
 
 
+TEXT_BYTES_MAX = 8 << 20
+"""Of a line of texts: a body has 512 KiB, and JSON may take six times as much for it."""
+
+
+def joined(file: Path, texts: Path, path: Path) -> str:
+    """Return the statement that writes a collection's file with `texts` (uri, revision, body a line) as `doc_body`."""
+    columns = "{uri: 'VARCHAR', revision: 'BIGINT', body: 'VARCHAR'}"
+    form = f"format = 'newline_delimited', maximum_object_size = {TEXT_BYTES_MAX}"
+    return (
+        f"COPY (SELECT wide.*, texts.body AS doc_body FROM read_parquet({quoted(file)}) AS wide "
+        f"LEFT JOIN read_json({quoted(texts)}, columns = {columns}, {form}) AS texts "
+        f"ON texts.uri = wide.doc_uri AND texts.revision = wide.doc_revision) TO {quoted(path)} {OPTIONS}"
+    )
+
+
 def answers(tables: Sequence[Table], folder: Path, path: Path) -> str:
     """Return the statement that writes all answers of the collections whose wide files are in `folder`."""
     parts = [_answers(table, name, question, folder) for table in tables for name, question in table.questions.items()]

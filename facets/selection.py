@@ -28,6 +28,8 @@ FACET_SIZE_MAX = 1_000
 ALL = "*"
 """Among `counts`: every question."""
 
+Field = Literal["body"]
+"""What hits carry only when it is asked for."""
 FacetSort = Literal["declared", "count", "alpha"]
 FacetMode = Literal["disjunctive", "conjunctive"]
 
@@ -41,6 +43,8 @@ def _one_or_many(value: Any) -> Any:
 
 
 def _comma_separated(value: Any) -> Any:
+    if value is None:
+        return ()
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
@@ -59,6 +63,8 @@ class Selection(BaseModel):
 
     `counts` names the questions to count, `*` all of them. Of each facet at most `facet_size` buckets are shown, the
     fullest, in the order `facet_sort`; those under `facet_min_count` are left out, selected ones never.
+
+    `fields` adds to hits what the view does not hold: `body`, the text, which is read from the store.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -77,6 +83,7 @@ class Selection(BaseModel):
     facet_min_count: int = 0
     facet_mode: FacetMode = "disjunctive"
     scope: str | None = None
+    fields: Annotated[tuple[Field, ...], BeforeValidator(_comma_separated)] = ()
 
     def least(self, question: str) -> float | None:
         """Return the least confidence that an answer to a question needs, None when any will do."""

@@ -72,6 +72,34 @@ def beginnings(tx: engine.Tx, uris: Sequence[str], chars: int) -> dict[str, tupl
     return found
 
 
+def bodies(tx: engine.Tx, uris: Sequence[str]) -> dict[str, tuple[int, str]]:
+    """Return the revision and the body of those of these documents that have one."""
+    found = {}
+    query = sa.select(_DOCUMENTS.c.uri, _DOCUMENTS.c.revision, _BODIES.c.body).join(
+        _BODIES, _BODIES.c.uri == _DOCUMENTS.c.uri
+    )
+    for chunk in batches.chunks(list(uris)):
+        for row in tx.execute(query.where(tx.among(_DOCUMENTS.c.uri, chunk))):
+            found[row.uri] = (row.revision, row.body)
+    return found
+
+
+def bodies_behind(tx: engine.Tx, collections: Sequence[str], after: str, limit: int) -> list[tuple[str, str, int, str]]:
+    """Return collection, uri, revision and body of the next documents of these collections behind a uri.
+
+    Those without a body are left out; the others come in the order of their uris.
+    """
+    columns = (_DOCUMENTS.c.collection, _DOCUMENTS.c.uri, _DOCUMENTS.c.revision, _BODIES.c.body)
+    query = (
+        sa.select(*columns)
+        .join(_BODIES, _BODIES.c.uri == _DOCUMENTS.c.uri)
+        .where(_DOCUMENTS.c.uri > after, _DOCUMENTS.c.collection.in_(list(collections)))
+        .order_by(_DOCUMENTS.c.uri)
+        .limit(limit)
+    )
+    return [tuple(row) for row in tx.execute(query)]
+
+
 def settled(tx: engine.Tx, uri: str, indexed_as: int) -> Document | None:
     """Return the document once the answer for `indexed_as` is there, has failed, or is no longer wanted; else None.
 

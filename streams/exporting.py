@@ -6,7 +6,7 @@ Whoever has views lends them for as long as it takes to write them; searches go 
 import asyncio
 import contextlib
 import weakref
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,10 +16,12 @@ from typing import Any
 import structlog
 
 from facets import errors, parquet, parquet_sql, snapshots
+from facets.parquet import Text
 from facets.sqlbox.keeping import Made
 from facets.view import View
 from storage import feed
 from storage.engine import Store
+from streams import texts
 from streams.follower import Follower
 
 log = structlog.get_logger(__name__)
@@ -58,14 +60,14 @@ def followed(store: Store, followers: Sequence[Follower]) -> Lend:
     return lend
 
 
-async def export(lend: Lend, folder: Path) -> Exported:
-    """Write a snapshot that becomes `folder/current`.
+async def export(lend: Lend, folder: Path, texts_of: Store | None = None) -> Exported:
+    """Write a snapshot that becomes `folder/current`; with `texts_of` documents have their texts beside their answers.
 
     Raises:
         ExportFailed: it cannot be written; the one before stays.
     """
     async with lend() as lent:
-        return await asyncio.to_thread(_export, lent, folder, datetime.now(UTC))
+        return await asyncio.to_thread(_export, lent, folder, datetime.now(UTC), _stored(texts_of, lent))
 
 
 async def export_every(lend: Lend, folder: Path, every_s: float, stop: asyncio.Event) -> None:
@@ -82,10 +84,11 @@ async def export_every(lend: Lend, folder: Path, every_s: float, stop: asyncio.E
 
 
 class Source:
-    """Snapshots for statements, of views that are lent."""
+    """Snapshots for statements, of views that are lent; with `texts_of` their tables have the column `doc_body`."""
 
-    def __init__(self, lend: Lend) -> None:
+    def __init__(self, lend: Lend, texts_of: Store | None = None) -> None:
         self._lend = lend
+        self._texts_of = texts_of
 
     async def position(self) -> object:
         """Return which views these are, how far each has come, and what its tables are.
@@ -101,16 +104,26 @@ class Source:
     async def snapshot(self, folder: Path) -> Made:
         """Write a snapshot into an empty folder."""
         async with self._lend() as lent:
-            manifest = await asyncio.to_thread(_fill, lent, folder, datetime.now(UTC), durable=False)
+            found = _stored(self._texts_of, lent)
+            manifest = await asyncio.to_thread(_fill, lent, folder, datetime.now(UTC), found, durable=False)
         return Made([*manifest["collections"], parquet_sql.ANSWERS], manifest["token"], manifest["made_at"])
 
 
-def _export(lent: Lent, parent: Path, now: datetime) -> Exported:
+def _stored(store: Store | None, lent: Lent) -> Iterator[Text] | None:
+    names = [name for view in lent.views for name in view.tables]
+    return None if store is None else texts.stored(store, names)
+
+
+def _export(lent: Lent, parent: Path, now: datetime, found: Iterator[Text] | None) -> Exported:
     with snapshots.making(parent, now) as new:
-        manifest = _fill(lent, new, now)
+        manifest = _fill(lent, new, now, found)
     return Exported((parent / snapshots.CURRENT).resolve(), manifest)
 
 
-def _fill(lent: Lent, folder: Path, now: datetime, *, durable: bool = True) -> dict[str, Any]:
+def _fill(
+    lent: Lent, folder: Path, now: datetime, found: Iterator[Text] | None, *, durable: bool = True
+) -> dict[str, Any]:
     wide = [each for view in lent.views for each in view.export(folder)]
+    if found is not None:
+        wide = parquet.with_texts(folder, wide, found)
     return parquet.complete(folder, wide, now, reached=lent.reached, durable=durable)

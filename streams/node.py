@@ -20,13 +20,13 @@ from facets.node import LOCAL, NOW, Caller, Check, Freshness, ReindexRequest, Ro
 from facets.selection import Selection
 from storage import credentials, jobs, outcomes
 from storage import documents as documents_
-from streams import exporting, node_health, node_jobs, node_metrics, node_overview, reindexing
+from streams import exporting, node_health, node_jobs, node_metrics, node_overview, reindexing, texts
 from streams import freshness as freshness_
 from streams import node_rights as rights
 from streams.live_views import LiveFollower, LiveViews
 from streams.node_metrics import Measures
 from streams.node_rows import Openings
-from streams.node_sql import Statements, lent
+from streams.node_sql import Kind, Statements, lent
 from streams.pipeline import shown
 
 if TYPE_CHECKING:
@@ -202,15 +202,22 @@ class PipelineNode:
         """Return the reply of DESIGN §8 without its links, from the latest snapshot that is new enough."""
         selection = self._selection(caller, selection)
         await self._reached(caller, selection.collection, freshness)
+        with_texts = texts.wanted(selection)
         async with self._measured("search"), self.views.using(selection.collection) as live:
-            return await self.views.read(live.view.search, selection)
+            reply = await self.views.read(live.view.search, selection)
+        return await texts.beside_hits(reply, self._texts) if with_texts else reply
 
     async def rows(self, caller: Caller, selection: Selection, freshness: Freshness = NOW) -> Rows:
         """Return all that a selection finds, of one snapshot; its view stays until the rows are closed."""
         selection = self._selection(caller, selection)
         await self._reached(caller, selection.collection, freshness)
         async with self._measured("rows"):
-            return await self._openings.open(selection)
+            rows = await self._openings.open(selection)
+        return texts.RowsWithTexts(rows, self._texts) if "body" in selection.fields else rows
+
+    async def _texts(self, uris: Sequence[str]) -> Mapping[str, tuple[int, str]]:
+        found: dict[str, tuple[int, str]] = await self._stored(documents_.bodies, uris)
+        return found
 
     async def sql_of(self, caller: Caller, selection: Selection) -> str:
         """Return the statement that counts what the selection finds."""
@@ -220,14 +227,23 @@ class PipelineNode:
             return await self.views.read(live.view.sql_of, selection)
 
     async def sql(
-        self, caller: Caller, text: str, params: Mapping[str, Any], *, limit: int, timeout_ms: int, agents: bool = False
+        self,
+        caller: Caller,
+        text: str,
+        params: Mapping[str, Any],
+        *,
+        limit: int,
+        timeout_ms: int,
+        agents: bool = False,
+        with_texts: bool = False,
     ) -> dict[str, Any]:
         """Run one read-only statement in a child process."""
         rights.need(caller, "sql", everywhere=True)
         for name in self.views.known.definitions.by_name:
             await self._reached(caller, name, NOW)
         async with self._measured("sql"):
-            return await self._statements.run(text, params, limit=limit, timeout_ms=timeout_ms, agents=agents)
+            kind = Kind(agents=agents, texts=with_texts)
+            return await self._statements.run(text, params, limit=limit, timeout_ms=timeout_ms, kind=kind)
 
     # Jobs
 
@@ -368,7 +384,7 @@ async def open_node(pipeline: "Pipeline", *, loopback: bool = True, secret: str 
     folder = (pipeline.settings.data_folder / SQL_FOLDER).resolve()
     exports = pipeline.settings.export_folder
     views = LiveViews(pipeline.store, exports=[folder, *([exports.absolute()] if exports else [])])
-    statements = Statements(views, folder)
+    statements = Statements(pipeline.store, views, folder)
     pipeline.follow_by(lambda name: LiveFollower(views, pipeline.store, name))
     node = PipelineNode(pipeline, views, statements, loopback=loopback, secret=secret)
     stop = asyncio.Event()

@@ -1,13 +1,15 @@
-"""Statements of a serving process: two boxes, one over all collections, one over those that agents may read.
+"""Statements of a serving process: a box for each kind of snapshot that statements run over.
 
-Each keeps processes and a snapshot only once somebody has asked it something.
+Each keeps processes and a snapshot only once it was asked something.
 """
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from storage.engine import Store
 from streams import exporting
 from streams.live_views import LiveViews
 
@@ -15,19 +17,28 @@ if TYPE_CHECKING:
     from facets.sqlbox.box import SqlBox
 
 
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What is in a snapshot: the collections that agents may read alone, or all; with their texts, or without."""
+
+    agents: bool = False
+    texts: bool = False
+
+
 class Statements:
     """Runs statements over snapshots of the views, which must have been made with `folder` in their `exports`."""
 
-    def __init__(self, views: LiveViews, folder: Path) -> None:
+    def __init__(self, store: Store, views: LiveViews, folder: Path) -> None:
+        self._store = store
         self._views = views
         self._folder = folder
-        self._boxes: dict[bool, SqlBox] = {}
+        self._boxes: dict[Kind, SqlBox] = {}
 
     async def run(
-        self, text: str, params: Mapping[str, Any], *, limit: int, timeout_ms: int, agents: bool
+        self, text: str, params: Mapping[str, Any], *, limit: int, timeout_ms: int, kind: Kind
     ) -> dict[str, Any]:
         """Run one statement; see `SqlBox.run`."""
-        return await self._box(agents=agents).run(text, params, limit=limit, timeout_ms=timeout_ms)
+        return await self._box(kind).run(text, params, limit=limit, timeout_ms=timeout_ms)
 
     async def close(self) -> None:
         """Stop everything that runs."""
@@ -35,13 +46,14 @@ class Statements:
         for box in boxes:
             await box.aclose()
 
-    def _box(self, *, agents: bool) -> "SqlBox":
-        if agents not in self._boxes:
+    def _box(self, kind: Kind) -> "SqlBox":
+        if kind not in self._boxes:
             from facets.sqlbox.box import SqlBox
 
-            source = exporting.Source(lambda: lent(self._views, agents=agents))
-            self._boxes[agents] = SqlBox(source, self._folder)
-        return self._boxes[agents]
+            texts_of = self._store if kind.texts else None
+            source = exporting.Source(lambda: lent(self._views, agents=kind.agents), texts_of)
+            self._boxes[kind] = SqlBox(source, self._folder)
+        return self._boxes[kind]
 
 
 @contextlib.asynccontextmanager

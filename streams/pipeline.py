@@ -19,7 +19,7 @@ from storage import definitions as definitions_
 from storage import documents as documents_
 from storage import events, outcomes, spend
 from storage.engine import Store
-from streams import charges, standstill, understanding
+from streams import charges, standstill, texts, understanding
 from streams import events as wire
 from streams.follower import Follower, unknown_collection
 from streams.project import Project
@@ -267,7 +267,7 @@ class Pipeline:
     async def search(
         self,
         collection: str,
-        facets: Mapping[str, str | Sequence[str]] | None = None,
+        facets: Mapping[str, str | bool | Sequence[str | bool]] | None = None,
         *,
         ask: str | None = None,
         **options: Any,
@@ -282,7 +282,8 @@ class Pipeline:
                 that the questions ask.
         """
         chosen = {
-            name: (values,) if isinstance(values, str) else tuple(values) for name, values in (facets or {}).items()
+            name: (values,) if isinstance(values, str | bool) else tuple(values)
+            for name, values in (facets or {}).items()
         }
         if ask is not None:
             understood = await self.ask(collection, ask)
@@ -291,7 +292,7 @@ class Pipeline:
                 raise understanding.nothing(understood)
             reply = await self.search(collection, {**taken, **chosen}, **options)
             return {**reply, "asked": understood.shown()}
-        for name in ("sort", "counts"):
+        for name in ("sort", "counts", "fields"):
             if isinstance(options.get(name), str):
                 options[name] = tuple(part.strip() for part in options[name].split(",") if part.strip())
         return await self._search(selection_of({**options, "collection": collection, "facets": chosen}))
@@ -304,7 +305,12 @@ class Pipeline:
             reply = await served.search(self.server, self.store, selection)
             if reply is not None:
                 return reply
-        return await self.follower(selection.collection).search(selection)
+        with_texts = texts.wanted(selection)
+        reply = await self.follower(selection.collection).search(selection)
+        return await texts.beside_hits(reply, self._texts) if with_texts else reply
+
+    async def _texts(self, uris: Sequence[str]) -> Mapping[str, tuple[int, str]]:
+        return await self.store.read(documents_.bodies, uris)
 
     async def ask(self, collection: str, sentence: str) -> understanding.Understood:
         """Return what a sentence looks for, by the collection's choice questions; one call to its evaluator, charged.

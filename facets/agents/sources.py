@@ -114,8 +114,9 @@ class NodeSource:
 
     async def sql(self, text: str, limit: int) -> dict[str, Any]:
         """Run a statement."""
-        bounds = {"limit": limit, "timeout_ms": SQL_TIMEOUT_MS}
-        return await self._patiently(lambda: self.node.sql(self.caller, text, {}, **bounds, agents=True))
+        return await self._patiently(
+            lambda: self.node.sql(self.caller, text, {}, limit=limit, timeout_ms=SQL_TIMEOUT_MS, agents=True)
+        )
 
     async def write(self, uri: str, body: str | None, state: dict[str, Any] | None) -> dict[str, Any]:
         """Write a document."""

@@ -66,6 +66,10 @@ FacetMode = Annotated[
     Literal["disjunctive", "conjunctive"], Field(description="whether a facet's counts pass over its own selection")
 ]
 Scope = Annotated[str | None, Field(description="one scope only")]
+Fields = Annotated[
+    Literal["body"] | None,
+    Field(description="`body`: hits carry their text, rows have it as `doc_body`; pages then have at most 50 hits"),
+]
 _SORT = "columns, separated by commas; `-` before one: descending"
 _COUNTS = "questions to count, separated by commas; `*`: all"
 _MC = "the least confidence of a question's answers, in place of `min_confidence`"
@@ -92,6 +96,10 @@ class Search(Fresh):
     facet_min_count: FacetMinCount = 0
     facet_mode: FacetMode = "disjunctive"
     scope: Scope = None
+    fields: Annotated[
+        Literal["body"] | list[Literal["body"]] | None,
+        Field(description="`body`: hits carry their text; a page then has at most 50 of them"),
+    ] = None
 
 
 class SearchParameters(Fresh):
@@ -113,6 +121,7 @@ class SearchParameters(Fresh):
     facet_min_count: FacetMinCount = 0
     facet_mode: FacetMode = "disjunctive"
     scope: Scope = None
+    fields: Fields = None
     stream: Literal["on"] | None = Field(default=None, description="with CSV and NDJSON: all rows (they always are)")
 
 
@@ -137,6 +146,11 @@ Rows = Annotated[int, Field(ge=1, le=10_000, description="rows returned")]
 TimeoutMs = Annotated[int, Field(ge=1, le=60_000, description="milliseconds until it is stopped")]
 
 
+SqlFields = Annotated[
+    Literal["body"] | None, Field(description="`body`: the collections' tables have the texts, as `doc_body`")
+]
+
+
 class Statement(Taken):
     """One SQL statement that reads only."""
 
@@ -145,6 +159,7 @@ class Statement(Taken):
     limit: Rows = 1_000
     timeout_ms: TimeoutMs = 5_000
     agents: bool = Field(default=False, description="over the collections that agents may see alone")
+    fields: SqlFields = None
 
 
 class StatementParameters(Taken):
@@ -153,6 +168,7 @@ class StatementParameters(Taken):
     sql: str | None = Field(default=None, description="one SELECT")
     limit: Rows = 1_000
     timeout_ms: TimeoutMs = 5_000
+    fields: SqlFields = None
 
 
 ItemState = Literal["waiting", "asked", "reindexed", "failed", "superseded", "skipped", "canceled"]

@@ -113,7 +113,10 @@ class Collections(BaseModel):
 
 
 class Hit(BaseModel):
-    """A document that was found, without its body."""
+    """A document that was found.
+
+    `body` is there with `fields=body` only; null where the text was written again since these answers.
+    """
 
     uri: str
     key: str
@@ -124,6 +127,7 @@ class Hit(BaseModel):
     facets: dict[str, Value] | None
     state: Json | None
     outdated: bool | None = None
+    body: str | None = None
 
 
 class Bucket(BaseModel):

@@ -21,7 +21,7 @@ async def as_csv(call: Call) -> Response:
     given = call.parameters(models.StatementParameters)
     if given.sql is None:
         raise Problem("invalid-parameter", "parameter 'sql' is missing: sql.csv?sql=SELECT …")
-    reply = await _run(call, models.Statement(sql=given.sql, limit=given.limit, timeout_ms=given.timeout_ms))
+    reply = await _run(call, models.Statement(sql=given.sql, **given.model_dump(exclude={"sql"})))
     names = [column["name"] if isinstance(column, dict) else column for column in reply["columns"]]
     headers = {"Facetline-Truncated": "true" if reply["truncated"] else "false"}
     token = replies.token_of(reply)
@@ -32,8 +32,15 @@ async def as_csv(call: Call) -> Response:
 
 async def _run(call: Call, given: models.Statement) -> dict[str, Any]:
     async with call.service.statements.one(call.caller.name):
-        bounds = {"limit": given.limit, "timeout_ms": given.timeout_ms}
-        return await call.node.sql(call.caller, given.sql, given.params, **bounds, agents=given.agents)
+        return await call.node.sql(
+            call.caller,
+            given.sql,
+            given.params,
+            limit=given.limit,
+            timeout_ms=given.timeout_ms,
+            agents=given.agents,
+            with_texts=given.fields is not None,
+        )
 
 
 _PROBLEMS = ("sql-not-read-only", "sql-error", "sql-too-large", "sql-timeout", "invalid-query")

@@ -20,6 +20,10 @@ UriArgument = Annotated[str, typer.Argument(metavar="URI", help="Such as tickets
 Id = Annotated[str | None, typer.Option("--id", help="Id of this event; the same id again is no second write.")]
 
 
+BEGINNING_CHARS = 60
+"""Shown of a text in a line of the table."""
+
+
 def write(  # a command's parameters are its options
     uri: UriArgument,
     source: Annotated[str | None, typer.Argument(metavar="-", help="'-' reads the body from standard input.")] = None,
@@ -115,6 +119,7 @@ def search(  # a command's parameters are its options
     limit: Annotated[int, typer.Option("--limit", help="Hits on a page.")] = 20,
     cursor: Annotated[str | None, typer.Option("--cursor", help="Go on where the page before ended.")] = None,
     counts: Annotated[str | None, typer.Option("--counts", help="Questions to count, with commas.")] = None,
+    fields: options.Fields = None,
     ask: Annotated[
         str | None, typer.Option("--ask", help="A sentence to search by; it costs one call to the evaluator.")
     ] = None,
@@ -144,6 +149,7 @@ def search(  # a command's parameters are its options
                 limit=limit,
                 cursor=cursor,
                 counts=counts or "",
+                fields=fields,
             )
         if ask is not None:
             _show_understood(reply["asked"], facets)
@@ -302,12 +308,19 @@ def _word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _beginning(body: str | None) -> str:
+    """Return how a text begins, in one line."""
+    words = " ".join((body or "")[: 8 * BEGINNING_CHARS].split())
+    return words if len(words) <= BEGINNING_CHARS else words[: BEGINNING_CHARS - 1] + "…"
+
+
 def _show_hits(reply: dict[str, Any]) -> None:
     output.table(
         (
             hit["uri"],
             (output.answers(hit["facets"]) or f"({hit['status']})") + ("  (outdated)" if hit.get("outdated") else ""),
             json.dumps(hit["state"], ensure_ascii=False) if hit["state"] else "",
+            *([_beginning(hit["body"])] if "body" in hit else []),
         )
         for hit in reply["hits"]
     )

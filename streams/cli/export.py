@@ -27,6 +27,7 @@ def export(
     every: Annotated[
         str | None, typer.Option("--every", help="Again and again, such as 60s, until interrupted.")
     ] = None,
+    fields: options.Fields = None,
     json_: options.Json = False,
     config: options.Config = None,
     folder: options.Folder = None,
@@ -44,7 +45,7 @@ def export(
         async with wiring.open_pipeline(options.settings(config, folder), writes=False) as pipeline:
             followers = await followers_of(pipeline, collections, place)
             try:
-                await _export(pipeline, followers, place, every_s, json_=json_)
+                await _export(pipeline, followers, place, every_s, with_texts=fields is not None, json_=json_)
             finally:
                 for follower in followers:
                     await follower.close()
@@ -69,7 +70,13 @@ async def followers_of(pipeline: "Pipeline", names: list[str] | None, exports: P
 
 
 async def _export(
-    pipeline: "Pipeline", followers: "list[Follower]", parquet: Path, every_s: float | None, *, json_: bool
+    pipeline: "Pipeline",
+    followers: "list[Follower]",
+    parquet: Path,
+    every_s: float | None,
+    *,
+    with_texts: bool,
+    json_: bool,
 ) -> None:
     """Export once; with a time between, again and again, and a failure is told and tried again."""
     from facets import errors
@@ -79,9 +86,9 @@ async def _export(
     while True:
         started_s = time.monotonic()
         try:
-            _show(
-                await exporting.export(exporting.followed(pipeline.store, followers), parquet), started_s, json_=json_
-            )
+            lend = exporting.followed(pipeline.store, followers)
+            done = await exporting.export(lend, parquet, pipeline.store if with_texts else None)
+            _show(done, started_s, json_=json_)
             first = False
         except (errors.ExportFailed, errors.StoreUnavailable) as error:
             if every_s is None or first:

@@ -1,7 +1,7 @@
 """Options that several commands share, and the settings they lead to."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,6 +16,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else
 Scope = Annotated[str | None, typer.Option("--scope", help="Only this scope of a scoped collection.")]
 Filter = Annotated[
     str | None, typer.Option("--filter", help='CQL2 text, such as "severity >= 1 AND state_title IS NULL".')
+]
+Fields = Annotated[
+    Literal["body"] | None,
+    typer.Option("--fields", help="body: with the text of each document.", show_default=False),
 ]
 
 

@@ -27,6 +27,8 @@ SERVED_MAX = 10_000
 """Rows that the API returns at once."""
 CELL_SHOWN = 60
 """Characters of a cell in a table."""
+DECIMALS_SHOWN = 6
+"""Of a number in a table."""
 
 
 def sql(
@@ -40,6 +42,7 @@ def sql(
         int | None, typer.Option("--limit", help="Rows at most: 1000, in csv and ndjson all.", show_default=False)
     ] = None,
     timeout: Annotated[str, typer.Option("--timeout", help="How long it may run, 60s at most.")] = "30s",
+    fields: options.Fields = None,
     format_: Annotated[Format, typer.Option("--format", help="How rows are printed.")] = "table",
     json_: options.Json = False,
     config: options.Config = None,
@@ -50,7 +53,7 @@ def sql(
     given = dict(_parameter(pair) for pair in params or ())
     timeout_ms = round(documents.seconds(timeout) * 1000)
 
-    asked = Asked(statement, given, limit, timeout_ms, "json" if json_ else format_)
+    asked = Asked(statement, given, limit, timeout_ms, "json" if json_ else format_, fields)
 
     async def work() -> int | None:
         settings = options.settings(config, folder)
@@ -75,6 +78,7 @@ class Asked:
     limit: int | None
     timeout_ms: int
     shape: Format
+    fields: Literal["body"] | None
 
 
 async def _by_server(settings: "Settings", asked: Asked) -> bool:
@@ -89,7 +93,9 @@ async def _by_server(settings: "Settings", asked: Asked) -> bool:
     from facets.client import AsyncClient
 
     async with AsyncClient(holder.url, token=holder.secret) as client:
-        reply = await client.sql(asked.text, asked.params, limit=limit, timeout_ms=asked.timeout_ms)
+        reply = await client.sql(
+            asked.text, asked.params, limit=limit, timeout_ms=asked.timeout_ms, fields=asked.fields
+        )
     _show(reply, asked.shape)
     return True
 
@@ -100,7 +106,8 @@ async def _run(pipeline: "Pipeline", private: Path, asked: Asked) -> None:
 
     names = _named(asked.text, list((await pipeline.definitions()).by_name))
     followers = await export.followers_of(pipeline, names, private)
-    box = SqlBox(exporting.Source(exporting.followed(pipeline.store, followers)), private, processes=1)
+    texts_of = pipeline.store if asked.fields else None
+    box = SqlBox(exporting.Source(exporting.followed(pipeline.store, followers), texts_of), private, processes=1)
     try:
         await box.prepare()
         await _print(box, asked)
@@ -167,7 +174,8 @@ def _plain(cell: Any) -> Any:
 
 
 def _short(cell: Any) -> str:
-    plain = " ".join(str(_plain(cell)).split())
+    """Return a cell as a table shows it: numbers with a few decimals, long texts cut. Other formats have it whole."""
+    plain = " ".join(str(_plain(round(cell, DECIMALS_SHOWN) if isinstance(cell, float) else cell)).split())
     return plain if len(plain) <= CELL_SHOWN else plain[: CELL_SHOWN - 1] + "…"
 
 

@@ -36,6 +36,37 @@ def test_a_table_for_people(place: Place):
     assert ended.err == "1 row\n"
 
 
+def test_tables_round_numbers(place: Place):
+    """What binary fractions cannot say exactly is not shown to people; programs get every digit."""
+    text = "SELECT 0.1::DOUBLE + 0.2::DOUBLE AS sum, 1e300::DOUBLE AS large"
+
+    shown, exact = place.run("sql", text), place.run("sql", text, "--format", "ndjson")
+
+    assert shown.out.splitlines()[1].split() == ["0.3", "1e+300"]
+    assert exact.lines == [{"sum": 0.30000000000000004, "large": 1e300}]
+
+
+def test_texts_come_when_they_are_asked_for(place: Place, tmp_path: Path):
+    """Search, SQL and Parquet have a document's text beside its answers with --fields body, and not without."""
+    plain = place.run("search", "tickets", "topic=billing", "--json").json
+    found = place.run("search", "tickets", "topic=billing", "--fields", "body", "--json").json
+    table = place.run("search", "tickets", "topic=billing", "--fields", "body").out
+    rows = place.run("sql", "SELECT doc_uri, doc_body FROM tickets ORDER BY 1", "--fields", "body", "--json").json
+    refused = place.run("sql", "SELECT doc_body FROM tickets")
+    export = place.run("export", "--parquet", str(tmp_path), "--fields", "body", "--json").json
+
+    texts = {hit["uri"]: hit["body"] for hit in found["hits"]}
+    assert all(texts.values())
+    assert len(texts) == found["total"] == 8
+    assert "body" not in plain["hits"][0]
+    assert next(iter(texts.values()))[:30] in table
+    assert dict(rows["rows"]) == texts
+    assert refused.code != 0
+    with duckdb.connect() as connection:
+        written = f"SELECT doc_uri, doc_body FROM '{export['folder']}/tickets.parquet'"
+        assert dict(connection.execute(written).fetchall()) == texts
+
+
 def test_each_format_has_the_same_rows(place: Place):
     """CSV, NDJSON and JSON hold what was selected, with parameters, from standard input too."""
     wanted = "topic = $topic AND severity > $least ORDER BY ALL"

@@ -203,7 +203,15 @@ class ScriptedNode:
         return []
 
     async def sql(
-        self, caller: Caller, text: str, params: Mapping[str, Any], *, limit: int, timeout_ms: int, agents: bool = False
+        self,
+        caller: Caller,
+        text: str,
+        params: Mapping[str, Any],
+        *,
+        limit: int,
+        timeout_ms: int,
+        agents: bool = False,
+        with_texts: bool = False,
     ) -> dict[str, Any]:
         """Return one row."""
         await self._work("sql", {"text": text, "params": params, "limit": limit, "timeout_ms": timeout_ms})
