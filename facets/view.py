@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from facets import (
     cursors,
     database,
+    native_modules,
     overview,
     parquet,
     parquet_sql,
@@ -75,6 +76,7 @@ class View:
         search_s: float = database.SEARCH_S_MAX,
     ) -> None:
         """`exports` are the folders inside of which `export` may write; it can write nowhere else."""
+        native_modules.load(*native_modules.VIEW)
         self._store_id = store_id
         self._search_s = search_s
         self._scratch = Scratch(folder) if folder is not None else None

@@ -27,6 +27,7 @@ from storage import credentials, definitions, feed
 from storage.engine import Store
 from streams.follower import Follower
 from streams.live import Live, searched_alike
+from streams.view_retries import ViewRetries
 
 if TYPE_CHECKING:
     from facets.documents import Shown
@@ -93,7 +94,7 @@ class LiveViews:
         self._lives: dict[str, Live] = {}
         self._building: dict[str, asyncio.Task[None]] = {}
         self._one_build = asyncio.Semaphore(1)
-        self._failure: BaseException | None = None
+        self._retries = ViewRetries()
         self._woken = asyncio.Event()
         self._looked = asyncio.Event()
         self._threads = ThreadPoolExecutor(SEARCHES_MAX, thread_name_prefix="search")
@@ -113,6 +114,10 @@ class LiveViews:
     def unbuilt(self) -> list[str]:
         """Return the active collections that cannot be searched yet."""
         return sorted(name for name in self.known.definitions.by_name if name not in self._lives)
+
+    def why_unbuilt(self, collection: str) -> str | None:
+        """Return why a collection's view could not be built the last time; None when it did not fail."""
+        return self._retries.reason(collection)
 
     def behind(self, collection: str) -> int | None:
         """Return how many numbers of the feed a view has not reached, of all collections; None while there is none."""
@@ -222,8 +227,6 @@ class LiveViews:
 
     async def _look(self) -> bool:
         """1. Where the store stands. 2. Who may ask, and about what. 3. Number what has changed. 4. Follow."""
-        if self._failure is not None:
-            raise self._failure
         place = await self._store.read(feed.place)  # 1
         before = self._place
         if before is not None and (place.store_id != before.store_id or place.end < before.end):
@@ -236,6 +239,7 @@ class LiveViews:
             _, active = await self._store.read(definitions.active)
             self.known = Known(active, self.known.by_digest, self.known.has_credentials)
             await self._retire([name for name in self._lives if name not in active.by_name])
+            self._retries.keep_only(set(active.by_name))
         self._place = place  # not before: what could not be read now is read by the next look
         self._build_what_is_missing()
         moved = place.unnumbered
@@ -243,7 +247,7 @@ class LiveViews:
             await self._look_on_the_way()
         for live in list(self._lives.values()):  # 4
             if place.unnumbered or live.reached < place.end:
-                moved = await self._follow(live) or moved
+                moved = await self._follow_or_rebuild(live) or moved
         return moved
 
     async def _know_who_may_ask(self) -> None:
@@ -285,6 +289,8 @@ class LiveViews:
             live = self._lives.get(name)
             if name in self._building or (live is not None and live.definition == definition):
                 continue
+            if not self._retries.is_due(name, self._clock()):
+                continue
             if live is not None and searched_alike(live.definition, definition):
                 # Only what the table does not depend on: the view need not be built again for it.
                 live.definition = definition
@@ -292,17 +298,12 @@ class LiveViews:
             else:
                 work = asyncio.create_task(self._build(definition), name=f"view: build {name}")
             self._building[name] = work
-            work.add_done_callback(self._heard)
-
-    def _heard(self, work: "asyncio.Task[None]") -> None:
-        """Keep what ended a build and is no passing failure, for the loop to end with."""
-        if not work.cancelled() and work.exception() is not None:
-            self._failure = work.exception()
-            self.wake()
 
     async def _define(self, live: Live) -> None:
         try:
             await asyncio.to_thread(live.view.define, Definitions([live.definition]))
+        except Exception as error:  # noqa: BLE001 (a view may fail in any way; another one takes its place)
+            await self._give_up(live, error)
         finally:
             self._building.pop(live.definition.name, None)
 
@@ -317,10 +318,11 @@ class LiveViews:
             await self._follow(live)
             await self._retire([definition.name] if definition.name in self._lives else [])
             self._lives[definition.name] = live
+            self._retries.built(definition.name)
             seconds = round(self._clock() - started_s, 3)
             log.info("view_built", collection=definition.name, position=view.position, seconds=seconds)
-        except (errors.StoreUnavailable, errors.UnknownCollection) as error:  # the next look tries again
-            log.warning("view_not_built", collection=definition.name, reason=error.message)
+        except Exception as error:  # noqa: BLE001 (whatever it is, a later look tries again)
+            self._note_failure(definition.name, error)
             await follower.close()
         except BaseException:
             await follower.close()
@@ -328,6 +330,33 @@ class LiveViews:
         finally:
             self._building.pop(definition.name, None)
             self.wake()
+
+    async def _follow_or_rebuild(self, live: Live) -> bool:
+        """Follow; a view that cannot take what the feed holds is dropped, and built again by a later look.
+
+        Raises:
+            StoreUnavailable: the store cannot be read; the view stays as it is.
+        """
+        try:
+            return await self._follow(live)
+        except errors.StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 (one view's failure must not end the others)
+            await self._give_up(live, error)
+            return True
+
+    async def _give_up(self, live: Live, error: Exception) -> None:
+        """Drop a view that failed, for a later look to build another one."""
+        name = live.definition.name
+        self._note_failure(name, error)
+        if self._lives.get(name) is live:
+            await self._retire([name])
+
+    def _note_failure(self, collection: str, error: Exception) -> None:
+        pause_s = self._retries.failed(collection, error, self._clock())
+        log.warning(
+            "view_not_built", collection=collection, reason=self._retries.reason(collection), next_try_s=pause_s
+        )
 
     async def _retire(self, names: Sequence[str]) -> None:
         for name in names:

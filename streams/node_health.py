@@ -21,6 +21,8 @@ STUCK_S = 120.0
 """A look at the store takes milliseconds, a long way some seconds a step, and a store that is away half a minute."""
 SLOW_S = 5.0
 """A view that is older than this is told of."""
+NAMED_MAX = 20
+"""Collections that one check names."""
 ENDED = "the views are not kept current any more, which is a fault of ours: start the server again"
 
 
@@ -80,12 +82,18 @@ def _broker(standing: Standing) -> list[Check]:
 def _view(views: LiveViews) -> Check:
     unbuilt = views.unbuilt()
     if unbuilt:
-        return Check("view", "failed", f"being built: {', '.join(unbuilt[:20])}")
+        said = [_unbuilt(views, name) for name in unbuilt[:NAMED_MAX]]
+        return Check("view", "failed", f"being built: {', '.join(said)}")
     if not views.known.definitions.by_name:
         return Check("view", "ok", "no collection is active yet")
     age_s = views.age_s() or 0.0
     level: Level = "ok" if age_s < SLOW_S else "degraded"
     return Check("view", level, f"{len(views.known.definitions.by_name)} collections, as of {age_s:.1f} s ago")
+
+
+def _unbuilt(views: LiveViews, collection: str) -> str:
+    reason = views.why_unbuilt(collection)
+    return collection if reason is None else f"{collection} (tried again: {reason})"
 
 
 def _definitions(pipeline: "Pipeline", views: LiveViews) -> Check:

@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager
 
 import structlog
 
-from facets import errors, private_files
+from evaluators import embedded, minilm
+from facets import errors, native_modules, private_files
 from storage import definitions, opening
 from storage.engine import Clock, Store, no_shift
 from streams import data_lock
@@ -45,6 +46,8 @@ async def open_pipeline(
         StoreUnavailable, StoreMismatch, BrokerUnavailable: what is needed is not there.
     """
     project = _project(settings, needed=writes)
+    if classify or serves:
+        _load_native_modules(project)
     async with open_store(settings, create=writes, clock_shift=clock_shift) as store:
         writer = await _writer(settings, store)
         source = LOCAL_SOURCE if isinstance(writer, LocalWriter) else CLI_SOURCE
@@ -94,6 +97,12 @@ async def open_store(settings: Settings, *, create: bool = True, clock_shift: Cl
         yield store
     finally:
         await store.close()
+
+
+def _load_native_modules(project: Project | None) -> None:
+    """Import what views and the embedded model need before any thread of theirs, or of the caller's program, does."""
+    kinds = set() if project is None else {each.kind for each in project.evaluators.values()}
+    native_modules.load(*(minilm.NATIVE if embedded.KIND in kinds else ()), *native_modules.VIEW)
 
 
 def _project(settings: Settings, *, needed: bool) -> Project | None:

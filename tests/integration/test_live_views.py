@@ -380,6 +380,50 @@ async def test_a_view_that_cannot_be_built_now_is_tried_again(store: engine.Stor
         await views.close()
 
 
+async def test_a_view_that_fails_in_any_way_is_built_again(store: engine.Store):
+    """A fault in a build is no end: its reason is in readiness, the next try waits longer, and then it is searched."""
+    now_s = [0.0]
+    front = Away(store)
+    views = LiveViews(front, clock=lambda: now_s[0])  # type: ignore[arg-type]
+
+    async def fault() -> None:
+        raise ImportError("half made", name="numpy")
+
+    try:
+        for tries in range(1, 4):
+            front.instead[feed.shown] = fault
+            now_s[0] += 60 * tries
+            await until(views, lambda: feed.shown not in front.instead and not views._building)
+            check = node_health._view(views)
+            assert check.level == "failed"
+            assert "(tried again: numpy cannot be imported)" in check.detail
+        await views.look()
+        assert not views._building  # not due yet
+        now_s[0] += 60
+        await until(views, lambda: not views.unbuilt())
+
+        assert [views.why_unbuilt(name) for name in ("notes", "mails")] == [None, None]
+        assert await found(views) == []
+    finally:
+        await views.close()
+
+
+async def test_a_view_that_breaks_while_it_follows_is_replaced(store: engine.Store):
+    """A view whose database fails under a batch is dropped and built again; the views of other collections go on."""
+    now_s = [0.0]
+    await store.write(stored.write, {"notes/a": "1"})
+    async with looking(store, clock=lambda: now_s[0]) as views:
+        async with views.using("notes") as live:
+            live.view._connection.close()
+        await store.write(stored.write, {"notes/b": "2"})
+        await until(views, lambda: "notes" in views.unbuilt())
+        assert views.why_unbuilt("notes") is not None
+        now_s[0] += 60
+        await until(views, lambda: not views.unbuilt())
+
+        assert await found(views) == ["notes/a", "notes/b"]
+
+
 def _restore(tx: engine.Tx, kept: str) -> None:
     """Leave one document, as the first of the feed: what a backup of then would hold."""
     stores, documents = tables.STORE, stored.DOCUMENTS
