@@ -6,7 +6,7 @@ in the log and in `/readyz?verbose`; everybody else is told what it means.
 
 import structlog
 
-from facets import errors
+from facets import display, errors
 
 OF_SURROUNDINGS = (errors.StoreUnavailable, errors.BrokerUnavailable, errors.ExportFailed)
 """Errors whose messages hold addresses and paths."""
@@ -17,6 +17,6 @@ log = structlog.get_logger(__name__)
 def said(error: errors.PipelineError) -> str:
     """Return the message, or what its kind means where the message is for those who run the service; that is logged."""
     if not isinstance(error, OF_SURROUNDINGS):
-        return error.message
+        return display.block(error.message)
     log.warning("request_not_served", error=type(error).__name__, reason=error.message)
     return type(error)().message

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from facets import documents, errors
+from facets import display, documents, errors
 from facets.agents import texts, wording
 from facets.agents.replies import ToolReply
 from facets.agents.sources import Source
@@ -17,7 +17,7 @@ BUCKETS_ASKED = 1_000
 async def list_collections(source: Source, tool: Tool, given: Mapping[str, Any]) -> ToolReply:
     """List the collections with their questions and counts."""
     del tool, given
-    found = [_collection(each) for each in await source.collections()]
+    found = [display.deep(_collection(each)) for each in await source.collections()]
     shown = texts.that_fit(found, texts.RESULT_BYTES_MAX)
     parts = [_collection_text(each) for each in shown] or ["There is no collection that agents may see."]
     if len(shown) < len(found):
@@ -106,7 +106,7 @@ async def list_facets(source: Source, tool: Tool, given: Mapping[str, Any]) -> T
         {**fields, "collection": collection, "counts": counts, "limit": 1, "facet_size": BUCKETS_ASKED}
     )
     limit = int(given.get("limit", VALUES_DEFAULT))
-    found = [_facet(each, str(given.get("contains", "")), limit) for each in reply["facets"]]
+    found = [display.deep(_facet(each, str(given.get("contains", "")), limit)) for each in reply["facets"]]
     shown = texts.that_fit(found, texts.RESULT_BYTES_MAX)
     parts = [_facet_text(each) for each in shown]
     if len(shown) < len(found):
@@ -146,7 +146,7 @@ def _value(value: object) -> str:
 async def get_document(source: Source, tool: Tool, given: Mapping[str, Any]) -> ToolReply:
     """Read a document of a collection that agents may see."""
     del tool
-    uri, offset = str(given["uri"]), int(given.get("offset", 0))
+    uri, offset = display.named(str(given["uri"])), int(given.get("offset", 0))
     await locate(source, uri)
     return _document(await source.get(uri), offset)
 
@@ -163,17 +163,17 @@ async def locate(source: Source, uri: str) -> str:
 
 def _document(found: Mapping[str, Any], offset: int) -> ToolReply:
     body = found["body"] or ""
-    part = texts.cut(body[offset : offset + texts.BODY_BYTES_MAX], texts.BODY_BYTES_MAX)
-    ends = offset + len(part)
+    part, ends = texts.body_part(body, offset)
     following = ends if ends < len(body) and part else None
-    answers = {name: texts.answer(value) for name, value in (found["facets"] or {}).items()}
-    state, is_whole = _state(found["state"] or {})
-    content: dict[str, Any] = {name: found[name] for name in ("uri", "status", "reason", "version", "written_at")}
+    answers = {name: display.deep(texts.answer(value)) for name, value in (found["facets"] or {}).items()}
+    state, is_whole = _state(display.deep(found["state"] or {}))
+    uri, names = display.handle(found["uri"]), ("status", "reason", "version", "written_at")
+    content: dict[str, Any] = {"uri": uri, **{name: found[name] for name in names}}
     content |= {"answers": answers, "state": state, "note": texts.UNTRUSTED_BODY, "body": part}
     content |= {"body_chars": len(body), "next_offset": following}
     reason = f" ({found['reason']})" if found["reason"] else ""
     said = "  ".join(texts.answer_text(name, value) for name, value in answers.items()) or "none"
-    lines = [f"{found['uri']}  {found['status']}{reason}  version {found['version']}", f"answers: {said}"]
+    lines = [f"{uri}  {found['status']}{reason}  version {found['version']}", f"answers: {said}"]
     if state:
         lines.append(f"fields: {texts.state_text(state)}" + ("" if is_whole else " … cut"))
     lines.append(texts.fenced(part))
@@ -192,8 +192,8 @@ async def query_sql(source: Source, tool: Tool, given: Mapping[str, Any]) -> Too
     """Run a read-only statement."""
     del tool
     reply = await source.sql(str(given["sql"]), int(given.get("limit", VALUES_DEFAULT)))
-    columns = [each["name"] if isinstance(each, dict) else str(each) for each in reply["columns"]]
-    rows = list(reply["rows"])
+    columns = [display.line(each["name"] if isinstance(each, dict) else each) for each in reply["columns"]]
+    rows = display.deep(reply["rows"])
     kept = texts.that_fit(rows, texts.RESULT_BYTES_MAX)
     lines = [" | ".join(columns), *(" | ".join(_cell(value) for value in row) for row in kept)]
     truncated = bool(reply["truncated"]) or len(kept) < len(rows)
@@ -205,4 +205,4 @@ async def query_sql(source: Source, tool: Tool, given: Mapping[str, Any]) -> Too
 
 
 def _cell(value: Any) -> str:
-    return texts.quoted(value, texts.LINE_CHARS_MAX) if isinstance(value, str) else str(value)
+    return texts.quoted(value, texts.LINE_CHARS_MAX) if isinstance(value, str) else display.line(value)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from facets import errors, telling
+from facets import display, errors, telling
 from facets.agents import texts
 
 ALLOWED_MAX = 100
@@ -25,7 +25,7 @@ def refused(error: errors.PipelineError) -> ToolReply:
     content: dict[str, Any] = {"error": str(code), "message": message}
     allowed = getattr(error, "allowed", ())
     if allowed:
-        content["allowed"] = list(allowed[:ALLOWED_MAX])
+        content["allowed"] = display.deep(list(allowed)[:ALLOWED_MAX])
     again = " Try again in a moment." if isinstance(error, errors.TransientError) else ""
     text = texts.bounded(f"Error: {message}{again}", "ask for less")
     return ToolReply(text, {**content, "message": texts.cut(message, texts.RESULT_BYTES_MAX)}, is_error=True)

@@ -19,7 +19,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
 
-from facets import errors, telling
+from facets import display, errors, telling
 from facets.agents import schemas
 from facets.agents.replies import ToolReply
 from facets.agents.toolbox import Toolbox
@@ -119,7 +119,7 @@ class _Handlers:
             reply = await self._run(context, "get_document", {"uri": named})
             text, kind = reply.text, "text/plain"
         else:
-            raise MCPError(types.INVALID_PARAMS, f"there is no resource {uri[:200]!r}")
+            raise MCPError(types.INVALID_PARAMS, display.line(f"there is no resource {uri[:200]!r}"))
         if reply.is_error:
             raise MCPError(types.INVALID_PARAMS, reply.text)
         return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, mime_type=kind, text=text)])

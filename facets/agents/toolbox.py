@@ -5,10 +5,10 @@ for, a job is shown when its collection is one of them.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from facets import errors
+from facets import display, errors
 from facets.agents import arguments, reading, replies, tools, writing
 from facets.agents.replies import ToolReply
 from facets.agents.sources import NEEDS, Source
@@ -45,9 +45,11 @@ class Toolbox:
         """Run a tool; what is wrong with the call, or cannot be done now, is said in the reply."""
         try:
             tool = _named(name, await self.tools())
-            return await RUNS[tool.does](self.source, tool, arguments.read(tool, {} if given is None else given))
+            reply = await RUNS[tool.does](self.source, tool, arguments.read(tool, {} if given is None else given))
         except errors.PipelineError as error:
-            return replies.refused(error)
+            reply = replies.refused(error)
+        # The tools show what they say as `display` does, within their bounds; this is for what one of them forgets.
+        return replace(reply, text=display.block(reply.text), content=display.deep(reply.content))
 
     def _granted(self) -> list[Extra]:
         rights = self.source.rights

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from facets import tables
+from facets import display, tables
 from facets.definitions import Definition
 from facets.questions import Boolean, Choice, Question, Score
 
@@ -119,5 +119,5 @@ def _examples(questions: "dict[str, Question]") -> str:
 
 def clipped(text: str, chars_max: int) -> str:
     """Return the text in one line, cut at its end if it is longer."""
-    line = " ".join(text.split())
+    line = display.line(" ".join(text.split()))
     return line if len(line) <= chars_max else line[: chars_max - 1].rstrip() + "…"

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from facets import errors
+from facets import display, errors
 from facets.agents import texts
 from facets.agents.reading import locate
 from facets.agents.replies import ToolReply
@@ -16,7 +16,7 @@ from facets.node import ReindexRequest
 async def write_document(source: Source, tool: Tool, given: Mapping[str, Any]) -> ToolReply:
     """Write a document of a collection that agents may see."""
     del tool
-    uri = str(given["uri"])
+    uri = display.named(str(given["uri"]))
     body, state = given.get("body"), _state(given.get("state"))
     if body is None and state is None:
         raise errors.InvalidQuery("give a body or a state; there is nothing to write")
@@ -27,7 +27,7 @@ async def write_document(source: Source, tool: Tool, given: Mapping[str, Any]) -
 async def delete_document(source: Source, tool: Tool, given: Mapping[str, Any]) -> ToolReply:
     """Delete a document of a collection that agents may see."""
     del tool
-    uri = str(given["uri"])
+    uri = display.named(str(given["uri"]))
     collection = await locate(source, uri)
     return await _written(source, collection, await source.delete(uri))
 
@@ -56,7 +56,9 @@ async def _written(source: Source, collection: str, reply: Mapping[str, Any]) ->
         except errors.TransientError:
             notes.append("searches do not know it yet")
     said = [f"version {reply['version']}"] if "version" in reply else []
-    return ToolReply("  ".join([reply["uri"], *said, *([reply["status"]] if "status" in reply else []), *notes]), shown)
+    shown["uri"] = display.handle(reply["uri"])
+    status = [reply["status"]] if "status" in reply else []
+    return ToolReply("  ".join([shown["uri"], *said, *status, *notes]), shown)
 
 
 async def reindex(source: Source, tool: Tool, given: Mapping[str, Any]) -> ToolReply:

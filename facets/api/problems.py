@@ -11,7 +11,7 @@ from typing import Any
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from facets import errors, telling
+from facets import display, errors, telling
 from facets.api.problem_types import KINDS, Kind
 
 MEDIA_TYPE = "application/problem+json"
@@ -36,7 +36,7 @@ class Problem(Exception):
         super().__init__(name)
         self.kind: Kind = KINDS[name]
         self.status = status or self.kind.status
-        self.detail = detail
+        self.detail = display.block(detail)  # it may repeat what was sent, or stood in a document
         self.headers = dict(headers or {})
         self.more = {key: value for key, value in more.items() if value is not None}
         if self.status == KINDS["busy"].status:

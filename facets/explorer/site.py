@@ -13,11 +13,12 @@ from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import escape
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from facets import errors
+from facets import display, errors
 from facets.api import access
 from facets.api.call import Service
 from facets.api.problems import Problem, of_error
@@ -85,6 +86,7 @@ class Site:
             loader=FileSystemLoader(HERE / "templates"),
             autoescape=True,
             undefined=StrictUndefined,
+            finalize=lambda value: value if hasattr(value, "__html__") else display.block(value),
             trim_blocks=True,
             lstrip_blocks=True,
         )
@@ -94,6 +96,7 @@ class Site:
             "seconds": numbers.seconds,
             "usd": numbers.usd,
             "moment": numbers.moment,
+            "exact": escape,  # for values that a form sends back; everything else is shown as `display` has it
             "pathpart": lambda text: quote(text, safe=""),
         }
 

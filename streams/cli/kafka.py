@@ -117,7 +117,7 @@ def show(
     """Show one dead letter with its bytes."""
 
     async def work() -> int | None:
-        from facets import errors
+        from facets import display, errors
         from storage import dead_letters
         from streams import wiring
 
@@ -130,7 +130,7 @@ def show(
             return None
         output.table((f"{name}:", str(value)) for name, value in _letter(letter).items() if value is not None)
         for name, value in letter.raw.headers:
-            output.text(f"header {name}: {value.decode(errors='replace')}")
+            output.text(display.line(f"header {name}: {value.decode(errors='replace')}"))
         output.text()
         output.text("(a tombstone)" if letter.raw.value is None else letter.raw.value.decode(errors="replace"))
         return None

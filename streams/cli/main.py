@@ -1,7 +1,14 @@
 """The command `facetline`. Commands import what they need when they run, so that `--help` is quick."""
 
-import typer
+import sys
+import traceback
+from types import TracebackType
+from typing import Any
 
+import typer
+from typer.core import TyperGroup
+
+from facets import display
 from streams.cli import (
     cost,
     demo,
@@ -19,7 +26,30 @@ from streams.cli import (
     token,
 )
 
+
+class Commands(TyperGroup):
+    """The commands; what is wrong with a call is said as it is shown, for it repeats arguments and names of files."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run a command and leave the process."""
+        sys.excepthook = _say_traceback
+        return super().main(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that a context names."""
+        try:
+            return super().invoke(ctx)
+        except typer.TyperException as error:
+            error.message = display.block(error.message)
+            raise
+
+
+def _say_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    sys.stderr.write(display.block("".join(traceback.format_exception(kind, error, trace))))
+
+
 app = typer.Typer(
+    cls=Commands,
     name="facetline",
     help="Ask fixed questions about every document when it is written; search by the answers.",
     no_args_is_help=True,

@@ -1,4 +1,8 @@
-"""What people and programs see: results on standard output, everything else on standard error."""
+"""What people and programs see: results on standard output, everything else on standard error.
+
+What is for people goes through `facets.display`, wherever it is from: nothing in it acts on a terminal. JSON, NDJSON
+and CSV are for programs and stay exact; on a terminal JSON writes the same characters as its own escapes.
+"""
 
 import json
 import math
@@ -11,22 +15,25 @@ from typing import Any, Self
 
 import typer
 
+from facets import display
+
 LINE_EVERY_S = 5.0
 """How often a command that is not on a terminal says how far it is."""
 
 
 def result(value: Any) -> None:
     """Print one JSON value on a line of its own."""
-    _print(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    encoded = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    _print(display.json_text(encoded) if sys.stdout.isatty() else encoded)
 
 
-def text(line: str = "") -> None:
-    """Print a line for people."""
-    _print(line)
+def text(text: str = "") -> None:
+    """Print a line, or a text of several, for people."""
+    _print(display.block(text))
 
 
 def lines(text: str) -> None:
-    """Print whole lines at once, their ends included."""
+    """Print whole lines for programs at once, exactly, their ends included."""
     _print(text.removesuffix("\n"))
 
 
@@ -42,14 +49,18 @@ def _print(line: str) -> None:
 
 
 def note(line: str) -> None:
-    """Say something beside the result."""
-    print(line, file=sys.stderr, flush=True)  # noqa: T201
+    """Say something beside the result, on one line."""
+    _say(display.line(line))
 
 
 def error(message: str) -> None:
     """Say what went wrong."""
-    first, *more = message.split("\n")
-    note("\n".join([f"facetline: {first}", *(f"  {line}" for line in more)]))
+    first, *more = display.block(message).split("\n")
+    _say("\n".join([f"facetline: {first}", *(f"  {line}" for line in more)]))
+
+
+def _say(shown: str) -> None:
+    print(shown, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def answers(facets: Mapping[str, Mapping[str, Any]] | None) -> str:
@@ -68,7 +79,7 @@ def _answer(value: Mapping[str, Any]) -> str:
 
 def table(rows: Iterable[tuple[str, ...]]) -> None:
     """Print rows with aligned columns; the last column is not padded."""
-    listed = list(rows)
+    listed = [tuple(map(display.line, row)) for row in rows]
     if not listed:
         return
     widths = [max(len(row[column]) for row in listed) for column in range(len(listed[0]) - 1)]
@@ -80,7 +91,7 @@ class Progress:
     """A bar on a terminal, a line every few seconds elsewhere; both on standard error. Used in a `with`."""
 
     def __init__(self, what: str, total: int | None) -> None:
-        self._what = what
+        self._what = display.line(what)
         self._total = total
         self._done = 0
         self._bar: Any = None
@@ -92,7 +103,7 @@ class Progress:
             from rich import console, progress  # slow to import, and only a terminal needs it
 
             columns = (
-                progress.TextColumn("{task.description}"),
+                progress.TextColumn("{task.description}", markup=False),
                 progress.BarColumn(),
                 progress.MofNCompleteColumn() if self._total is not None else progress.TextColumn("{task.completed:,}"),
                 progress.TimeElapsedColumn(),

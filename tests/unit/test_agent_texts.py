@@ -3,9 +3,9 @@
 Method: Hypothesis makes fields, answers and texts; the properties are those that a model relies on.
 """
 
-import unicodedata
 from typing import Any
 
+from hostile import harmful
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,7 +55,8 @@ def test_quoted_text_cannot_end_its_quotes(text: str):
     shown = texts.quoted(text)
 
     assert len(shown.splitlines()) == 1
-    assert not any(unicodedata.category(letter).startswith("C") for letter in shown)
+    assert harmful(shown) == []
+    assert len(shown) <= 2 * texts.STATE_TEXT_CHARS_MAX + 2
     inner = shown[1:-1].replace("\\\\", "").replace('\\"', "")
     assert shown[0] == shown[-1] == '"'
     assert '"' not in inner
