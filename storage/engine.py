@@ -12,7 +12,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import sqlalchemy as sa
@@ -20,11 +20,11 @@ import structlog
 from sqlalchemy import event, exc
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Connection, Engine
-from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from facets import errors
-from storage import same_file, sqlite_files
+from storage import postgres, same_file, sqlite_files
+from storage.daemon_threads import DaemonThreads
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,18 +40,10 @@ SQLITE_STEPS = 10_000
 """Instructions of SQLite's machine between two looks at the clock: about a tenth of a millisecond."""
 POOL_SIZE = 8
 """Connections of one process; 12 processes fit PostgreSQL's default of 100."""
-IDLE_MAX_MS = 20_000
-"""How long PostgreSQL waits within a transaction for its next statement; then it ends the connection.
-
-A process that was frozen there, or whose machine is gone, would keep its row locks for as long as that lasts. Nothing
-of ours takes a second between two statements. Statements themselves have no limit: one that waits for a lock waits for
-somebody who has this one, and a migration of a large store may take long.
-"""
-
-_BOUND_IDLING = (
-    "SELECT set_config(name, %s, false) FROM pg_settings"
-    " WHERE name = 'idle_in_transaction_session_timeout' AND CAST(setting AS bigint) NOT BETWEEN 1 AND %s"
-)
+HURRY_S = 3.0
+"""How long a transaction may take once the process was told to stop; the first one that takes longer is the last."""
+SILENT_S = 0.5
+"""How long each later one may then take."""
 
 log = structlog.get_logger(__name__)
 
@@ -142,15 +134,36 @@ def _was_ended(error: exc.DBAPIError) -> bool:
     return getattr(error.orig, "sqlstate", None) == "57014"  # query_canceled
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A transaction under way: the function's name, and for how many seconds."""
+
+    name: str
+    seconds: float
+
+
 class Store:
     """An open store of record. Made by `storage.opening.open_store`."""
 
-    def __init__(self, engine: Engine, *, clock_shift: Clock = no_shift, deadline_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        clock_shift: Clock = no_shift,
+        deadline_s: float = 30.0,
+        patience: postgres.Patience | None = None,
+    ) -> None:
         self.engine = engine
         self.store_id = ""
         self._clock_shift = clock_shift
         self._deadline_s = deadline_s
-        self._threads = ThreadPoolExecutor(POOL_SIZE, thread_name_prefix="store")
+        self._patience = patience or postgres.Patience()
+        self._threads = DaemonThreads(POOL_SIZE, "store")
+        self._running: dict[asyncio.Future[Any], tuple[str, float]] = {}
+        self._cut: set[asyncio.Future[Any]] = set()
+        self._cutter: asyncio.TimerHandle | None = None
+        self.silent = False
+        """Whether a transaction was given up because it did not end in time after the process was told to stop."""
         path = sqlite_files.path_of(engine.url)
         self._file = None if path is None else same_file.SameFile(path)
         self._writing = asyncio.Lock() if engine.dialect.name == "sqlite" else None
@@ -164,9 +177,9 @@ class Store:
         """
         work = functools.partial(self._write_now, function, *args, **kwargs)
         if self._writing is None:
-            return await self._run(work)
+            return await self._run(_name(function), work)
         async with self._writing:  # one writer at a time: waiting here is fair, SQLite's busy loop is not
-            return await self._run(work)
+            return await self._run(_name(function), work)
 
     async def read(self, function: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `function` over one snapshot; it cannot write.
@@ -174,15 +187,66 @@ class Store:
         Raises:
             StoreUnavailable: the store was away until the deadline.
         """
-        return await self._run(functools.partial(self._read_now, function, *args, **kwargs))
+        return await self._run(_name(function), functools.partial(self._read_now, function, *args, **kwargs))
+
+    @property
+    def slowest(self) -> Running | None:
+        """The transaction that has been under way for longest, retries and all; None while there is none."""
+        if not self._running:
+            return None
+        name, began_s = min(self._running.values(), key=lambda each: each[1])
+        return Running(name, time.monotonic() - began_s)
+
+    @property
+    def hurried(self) -> bool:
+        """Whether the process was told to stop: nothing waits for a store that is away any longer."""
+        return self._patience.hurried_at_s is not None
+
+    def hurry(self) -> None:
+        """Bound every transaction from now on, since the process was told to stop. May come more than once."""
+        if not self.hurried:
+            self._patience.hurry(HURRY_S)
+            self._cut_late()
 
     async def close(self) -> None:
-        """Close all connections, after what runs in them has ended."""
-        await asyncio.to_thread(self._threads.shutdown, wait=True)
+        """Close all connections; what still runs in them is given up after `HURRY_S`."""
+        self.hurry()
+        left = [asyncio.wrap_future(each) for each in self._threads.unfinished]
+        if left:
+            _, late = await asyncio.wait(left, timeout=HURRY_S)
+            if late:
+                log.warning("store_given_up", transactions=len(late))
+        self._threads.shutdown()
         self.engine.dispose()
 
-    async def _run(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+    async def _run(self, name: str, work: Callable[[], T]) -> T:
+        future = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        self._running[future] = (name, time.monotonic())
+        if self.hurried and self._cutter is None:
+            self._cut_late()
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future not in self._cut:
+                raise
+            raise errors.StoreUnavailable(f"the store did not answer, and the process stops: {name} given up") from None
+        finally:
+            del self._running[future]
+            self._cut.discard(future)
+
+    def _cut_late(self) -> None:
+        """Give up what takes too long after a stop, whatever its thread is blocked in; look again in a moment."""
+        now_s = time.monotonic()
+        for future, (name, began_s) in list(self._running.items()):
+            if now_s > self._patience.until_s(began_s, HURRY_S) and not future.done():
+                log.warning("store_given_up", transaction=name, seconds=round(now_s - began_s, 1))
+                self.silent = True
+                self._patience.hurried_s = SILENT_S
+                self._cut.add(future)
+                future.cancel()
+        self._cutter = None
+        if self._running:
+            self._cutter = asyncio.get_running_loop().call_later(SILENT_S / 2, self._cut_late)
 
     def _write_now(self, function: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return self._until_deadline(functools.partial(self._once_writing, function, *args, **kwargs))
@@ -214,7 +278,7 @@ class Store:
         return connection
 
     def _until_deadline(self, once: Callable[[], T]) -> T:
-        deadline = time.monotonic() + self._deadline_s
+        began_s = time.monotonic()
         pause_s = RETRY_FIRST_S
         while True:
             try:
@@ -224,7 +288,7 @@ class Store:
                     raise errors.StoreUnavailable(f"the store cannot be written: {error.orig}") from error
                 if not is_passing(error):
                     raise
-                if time.monotonic() + pause_s > deadline:
+                if time.monotonic() + pause_s > self._patience.until_s(began_s, self._deadline_s):
                     raise errors.StoreUnavailable(f"the store did not answer: {error.orig}") from error
                 log.info("store_retry", error=str(error.orig))
             time.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 (jitter, no secret)
@@ -242,8 +306,9 @@ def is_passing(error: exc.DBAPIError) -> bool:
     if state is None:  # the driver never reached the server
         return isinstance(error, exc.OperationalError)
     # 08 connection, 40 serialization and deadlock, 53 no resources, 25P03 idle in a transaction for too long (this
-    # process stood still, or its statement came late), 55P03 lock timeout, 57P0x the server stops
-    return state[:2] in {"08", "40", "53"} or state in {"25P03", "55P03", "57P01", "57P02", "57P03"}
+    # process stood still, or its statement came late), 55P03 lock timeout, 57014 the statement took too long, 57P0x the
+    # server stops
+    return state[:2] in {"08", "40", "53"} or state in {"25P03", "55P03", "57014", "57P01", "57P02", "57P03"}
 
 
 def needs_room(error: exc.DBAPIError) -> bool:
@@ -278,23 +343,16 @@ def shown(url: str | sa.URL) -> str:
     return sa.make_url(url).render_as_string(hide_password=True)
 
 
-def make_engine(url: str) -> Engine:
+def make_engine(url: str, patience: postgres.Patience | None = None) -> Engine:
     """Make the engine for a SQLAlchemy URL: `sqlite:///path` or `postgresql+psycopg://…`."""
     parsed = sa.make_url(url)
     if parsed.get_backend_name() == "sqlite":
         return _sqlite_engine(parsed)
-    engine = sa.create_engine(parsed, pool_size=POOL_SIZE, max_overflow=0, pool_pre_ping=True)
-    event.listen(engine, "connect", _bound_idling)
-    return engine
+    return postgres.make_engine(parsed, patience or postgres.Patience(), pool_size=POOL_SIZE)
 
 
-def _bound_idling(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
-    """Let the server end transactions that stand still; a lower limit that the server or the role has is kept."""
-    connection.autocommit = True  # or it would be undone with the first transaction that is
-    cursor = connection.cursor()
-    cursor.execute(_BOUND_IDLING, (str(IDLE_MAX_MS), IDLE_MAX_MS))
-    cursor.close()
-    connection.autocommit = False
+def _name(function: Callable[..., object]) -> str:
+    return getattr(function, "__name__", type(function).__name__).lstrip("_")
 
 
 def _reading(engine: Engine) -> dict[str, Any]:

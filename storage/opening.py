@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from facets import errors
-from storage import engine, sqlite_files, tables
+from storage import engine, postgres, sqlite_files, tables
 
 REVISIONS = ("0001", "0002", "0003")
 """Every schema that this version can bring up to date, oldest first; the last one is what it works with.
@@ -24,6 +24,8 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 MIGRATION_LOCK = 4_607_182_418
 """Key of PostgreSQL's advisory lock; advisory locks are per database, so any fixed number does."""
 POSTGRES_LEAST = 15
+MIGRATE_S = 3600.0
+"""How long one statement of a migration may take, and the wait for another process's migration."""
 SQLITE_LEAST = (3, 35, 0)
 """The first SQLite with RETURNING."""
 
@@ -32,11 +34,16 @@ _STORES = tables.STORE
 
 
 async def open_store(
-    url: str, *, clock_shift: engine.Clock = engine.no_shift, deadline_s: float = 30.0
+    url: str,
+    *,
+    clock_shift: engine.Clock = engine.no_shift,
+    deadline_s: float = 30.0,
+    patience: postgres.Patience | None = None,
 ) -> engine.Store:
     """Open the store at a SQLAlchemy URL (`sqlite:///path` or `postgresql+psycopg://…`) and bring it up to date.
 
-    The caller closes it. `deadline_s` bounds this call, and every later transaction of the store.
+    The caller closes it. `deadline_s` bounds this call, and the retries of every later transaction of the store;
+    `patience` bounds each connection's waits.
 
     Raises:
         StoreUnavailable: nothing answers there, or the file cannot be opened, or is a link.
@@ -45,7 +52,9 @@ async def open_store(
     path = sqlite_files.path_of(url)
     if path is not None:
         sqlite_files.prepare(path)
-    store = engine.Store(engine.make_engine(url), clock_shift=clock_shift, deadline_s=deadline_s)
+    patience = patience or postgres.Patience()
+    made = engine.make_engine(url, patience)
+    store = engine.Store(made, clock_shift=clock_shift, deadline_s=deadline_s, patience=patience)
     try:
         current = await store.read(_current_id)
         store.store_id = await store.write(_migrate) if current is None else current
@@ -67,6 +76,7 @@ def _current_id(tx: engine.Tx) -> str | None:
 
 def _migrate(tx: engine.Tx) -> str:
     if tx.dialect == "postgresql":
+        postgres.take_time(tx.connection, MIGRATE_S)
         tx.execute(sa.select(sa.func.pg_advisory_xact_lock(MIGRATION_LOCK)))
     revision = _revision(tx)
     if revision is None and _tables(tx):

@@ -92,6 +92,7 @@ async def classifying(
             raise
     finally:
         stop.set()
+        store.hurry()
         await _ended(tasks)
     if died:
         raise died[0]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from storage.engine import Store
 from streams import standstill
 from streams.lanes import Lane
 from streams.members import Members
@@ -21,6 +22,9 @@ Level = Literal["ok", "degraded", "failed"]
 
 CLOCK_DIFFERENCE_S = 1.0
 """Deadlines of writes are a few seconds; a clock that is off by more than this eats them up."""
+
+STALLED_S = 10.0
+"""A transaction takes milliseconds, one of 500 large events a second or two; what takes longer waits for something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,7 @@ def ready(members: Members, seen: Seen) -> list[Check]:
     return [
         *_stopping(members),
         _away("store", seen.store_problem, "answers"),
+        *_working(members),
         _away("broker", seen.broker_problem, f"answers; {members.partitions} partitions"),
         *_starting(members),
         *_consuming(members),
@@ -69,6 +74,27 @@ def _stopping(members: Members) -> list[Check]:
 
 def _away(name: str, problem: str | None, fine: str) -> Check:
     return Check(name, "ok", fine) if problem is None else Check(name, "failed", problem)
+
+
+def _working(members: Members) -> list[Check]:
+    """Look at the connections that do the work: the store may answer this look and none of them."""
+    if members.store is None:
+        return []
+    problem = stalled(members.store)
+    if problem is None and members.work is not None:
+        problem = members.work.side_chain.stats.store_problem
+    return [_away("store_work", problem, "transactions end in time")]
+
+
+def stalled(store: Store) -> str | None:
+    """Say which transaction has been under way for longer than any should; None when there is none."""
+    slowest = store.slowest
+    if slowest is None or slowest.seconds < STALLED_S:
+        return None
+    return (
+        f"no progress: '{slowest.name}' has been waiting for the store for {slowest.seconds:.0f} s; look at its"
+        " locks, and at the network between"
+    )
 
 
 def _starting(members: Members) -> list[Check]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from facets.node import Check, Level
 from streams import standstill
+from streams.health import stalled
 from streams.live_views import LiveViews
 from streams.stats import MEND
 
@@ -51,7 +52,14 @@ def alive(views: LiveViews, following: bool, work_dead: Sequence[str]) -> list[C
 async def ready(pipeline: "Pipeline", views: LiveViews, standing: Standing, *, following: bool) -> list[Check]:
     """Return all checks of readiness; `following`: the views are kept current."""
     view = _view(views) if following else Check("view", "failed", ENDED)
-    found = [_stop(standing), _store(views), *_broker(standing), view, _definitions(pipeline, views)]
+    found = [
+        _stop(standing),
+        _store(views),
+        *_working(pipeline),
+        *_broker(standing),
+        view,
+        _definitions(pipeline, views),
+    ]
     return [check for check in [*found, _evaluators(pipeline)] if check is not None]
 
 
@@ -69,6 +77,16 @@ def _store(views: LiveViews) -> Check:
         return Check("store", "ok", "answers")
     problem = views.problem or f"one look has taken {views.busy_s():.0f} s"
     return Check("store", "degraded", f"{problem}; searches go on as of {age_s:.0f} s ago, writes are refused")
+
+
+def _working(pipeline: "Pipeline") -> list[Check]:
+    """Look at the connections that do the work: views may be current while writes or claims wait."""
+    problem = stalled(pipeline.store)
+    if problem is None and pipeline.work is not None:
+        problem = pipeline.work.side_chain.stats.store_problem
+    if problem is None:
+        return [Check("store_work", "ok", "transactions end in time")]
+    return [Check("store_work", "degraded", f"{problem}; searches go on, writes and answers wait")]
 
 
 def _broker(standing: Standing) -> list[Check]:

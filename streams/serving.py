@@ -41,6 +41,7 @@ class Serving:
     def stop(self) -> None:
         """Say from now on that this process is about to end."""
         self.node.standing.stopping = True
+        self.node.pipeline.store.hurry()
 
     def halt(self) -> None:
         """Give calls to evaluators no grace period: what they were about is asked again later."""

@@ -61,6 +61,16 @@ class Settings(BaseSettings):
     store_url: SecretStr | None = Field(
         default=None, description="SQLAlchemy URL of the store of record; default: SQLite in the data folder"
     )
+    store_connect_s: float = Field(
+        default=5.0, ge=1, le=600, description="seconds that connecting to PostgreSQL may take, for each address"
+    )
+    store_statement_s: float = Field(
+        default=30.0,
+        ge=1,
+        le=3600,
+        description="seconds that one statement may take on PostgreSQL, waits for locks included; 5 s later its"
+        " connection is given up",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="warning", description="least level logged")
     log_format: Literal["auto", "text", "json"] = Field(default="auto", description="auto: text on a terminal")
     write_deadline_s: float = Field(default=5.0, gt=0, le=60, description="seconds a write may take to be acknowledged")

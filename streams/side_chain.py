@@ -169,7 +169,7 @@ class SideChain:
     async def _work(self, stop: asyncio.Event) -> None:
         while not (stop.is_set() or self._leaving):
             await self._round()
-        while self._running or self._ended:  # drain
+        while self._running or (self._ended and not self._store.silent):  # drain
             self._woken.clear()
             if self._ended:
                 await self._gather()
@@ -238,8 +238,12 @@ class SideChain:
             await self._tell(queue.release, Unasked, CutOff)
             await self._answer_and_claim(asking)
         except errors.StoreUnavailable as error:
+            self.stats.store_problem = error.message
             log.warning("store_away", error=error.message)
-            await asyncio.sleep(STORE_AWAY_S)
+            if not self._store.silent:
+                await asyncio.sleep(STORE_AWAY_S)
+        else:
+            self.stats.store_problem = None
 
     async def _tell(self, function: Callable[[engine.Tx, list[Any], spend.Bill], queue.Settled], *kinds: type) -> None:
         those = [ending for ending in self._ended if isinstance(ending.settlement, kinds)]

@@ -35,6 +35,8 @@ class Stats:
     whose money of the day is used up, `untold` those that have a limit and tell no costs.
     """
 
+    store_problem: str | None = None
+    """Why the last exchange with the store did not take place; None when it did."""
     calls: int = 0
     in_flight: int = 0
     stored: int = 0

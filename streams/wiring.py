@@ -7,7 +7,7 @@ import structlog
 
 from evaluators import embedded, minilm
 from facets import errors, native_modules, private_files
-from storage import definitions, opening
+from storage import definitions, opening, postgres
 from storage.engine import Clock, Store, no_shift
 from streams import data_lock
 from streams import project as project_
@@ -92,7 +92,8 @@ async def open_store(settings: Settings, *, create: bool = True, clock_shift: Cl
                 log.warning("data_folder_made_private", folder=str(settings.data_folder))
         except OSError as error:
             raise errors.StoreUnavailable(f"the data folder {settings.data_folder} cannot be used: {error}") from error
-    store = await opening.open_store(settings.store, clock_shift=clock_shift)
+    patience = postgres.Patience(settings.store_connect_s, settings.store_statement_s)
+    store = await opening.open_store(settings.store, clock_shift=clock_shift, patience=patience)
     try:
         yield store
     finally:

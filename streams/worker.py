@@ -64,7 +64,13 @@ async def run_worker(settings: Settings, *, clock_shift: Clock = no_shift) -> No
 
 async def _run(members: Members, store: Store, stop: asyncio.Event) -> None:
     settings, project = members.settings, members.project
-    await store.write(definitions.activate_unknown, project.definitions)
+
+    async def activated() -> bool:
+        await store.write(definitions.activate_unknown, project.definitions)
+        return True
+
+    if await _when_there(activated, stop, members) is None:
+        return
     found = await _when_there(lambda: topics.check_topics(settings.kafka, store), stop, members)
     if found is None:
         return
@@ -119,7 +125,9 @@ async def _when_there(open_: Callable[[], Awaitable[T]], stop: asyncio.Event, me
     pause_s = WAIT_FIRST_S
     while not stop.is_set():
         try:
-            found = await open_()
+            found = await _unless_stopped(open_(), stop)
+            if found is None:
+                return None
         except errors.TransientError as error:
             members.waits_for = error.message
             log.warning("worker_waits", reason=error.message, pause_s=pause_s)
@@ -132,12 +140,28 @@ async def _when_there(open_: Callable[[], Awaitable[T]], stop: asyncio.Event, me
     return None
 
 
+async def _unless_stopped(opening: Awaitable[T], stop: asyncio.Event) -> T | None:
+    """Return what comes of `opening`; cancel it, and return None, when told to stop before."""
+    task, stopped = asyncio.ensure_future(opening), asyncio.create_task(stop.wait(), name="wait for stop")
+    try:
+        await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+        return None if task.cancelled() else task.result()
+    finally:
+        task.cancel()
+        stopped.cancel()
+
+
 def _signals(stop: asyncio.Event, members: Members) -> contextlib.AbstractContextManager[None]:
     """Say what a signal does to the worker, and have the process take it."""
 
     def first() -> None:
         log.info("worker_stops")
         members.stopping = True
+        if members.store is not None:
+            members.store.hurry()
 
     def at_once() -> None:
         log.warning("worker_stops_at_once")

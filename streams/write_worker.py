@@ -150,6 +150,8 @@ class WriteWorker:
             except positions.PositionGap as gap:  # somebody else moved the position; what is true now is asked again
                 said = gap.args[0]
             except errors.TransientError as error:
+                if self._store.hurried:  # the process stops: the records come again after the next start
+                    raise
                 said = error.message
             else:
                 self.waiting = None

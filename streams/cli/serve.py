@@ -1,5 +1,6 @@
 """`serve`: the HTTP API, the page and the agents' tools over one store, until told to stop."""
 
+import contextlib
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -7,7 +8,9 @@ import typer
 from streams.cli import options, output, running
 
 if TYPE_CHECKING:
+    import asyncio
     import socket
+    from collections.abc import Iterator, Sequence
 
     from streams.data_lock import DataLock
     from streams.serving import Serving
@@ -25,8 +28,6 @@ def serve(
     """Serve the API, the page and the agents' tools until stopped."""
 
     async def work() -> int | None:
-        import contextlib
-
         from streams import data_lock
 
         settings = options.settings(config, folder)
@@ -50,14 +51,20 @@ async def _serve(settings: "Settings", host: str, listener: "socket.socket", loc
     from streams.serving import serving
     from streams.stop_signals import stopping
 
-    stop = asyncio.Event()
+    stop, working = asyncio.Event(), asyncio.current_task()
     opened: list[Serving] = []
+
+    def first() -> None:
+        for each in opened:
+            each.stop()
+        if not opened and working is not None:  # it may wait for a store that is away
+            working.cancel()
 
     def at_once() -> None:
         for each in opened:
             each.halt()
 
-    with stopping(stop, at_once=at_once):
+    with stopping(stop, at_once=at_once, first=first), _stopped_while_opening(stop, opened):
         async with serving(settings, host, secret="" if lock is None else lock.secret) as made:
             opened.append(made)
             server = _server(made, settings)
@@ -80,13 +87,25 @@ async def _serve(settings: "Settings", host: str, listener: "socket.socket", loc
                 if lock is not None:
                     lock.withdraw()
                 server.should_exit = True
+                await asyncio.wait({task})  # a second signal ends this wait; a cancelled server might swallow it
                 await task
+
+
+@contextlib.contextmanager
+def _stopped_while_opening(stop: "asyncio.Event", opened: "Sequence[Serving]") -> "Iterator[None]":
+    """End without an error when the body was cancelled by the first signal, before anything was open."""
+    import asyncio
+
+    try:
+        yield
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if opened or not stop.is_set() or task is None or task.uncancel():
+            raise
 
 
 def _server(made: "Serving", settings: "Settings") -> Any:
     import asyncio
-    import contextlib
-    from collections.abc import Iterator
 
     import uvicorn
 
@@ -100,7 +119,7 @@ def _server(made: "Serving", settings: "Settings") -> Any:
             self.listening.set()
 
         @contextlib.contextmanager
-        def capture_signals(self) -> Iterator[None]:
+        def capture_signals(self) -> "Iterator[None]":
             yield  # signals are ours
 
     return Server(

@@ -1,4 +1,8 @@
-"""A TCP proxy before PostgreSQL that cuts connections in the middle of a commit: before it arrives, or its answer."""
+"""A TCP proxy before PostgreSQL that cuts connections in the middle of a commit: before it arrives, or its answer.
+
+It can also fall silent: bytes are taken and go nowhere, and no connection ends. That is what a firewall that forgot a
+connection, or a failed machine behind a load balancer, looks like to a client.
+"""
 
 import socket
 import threading
@@ -8,6 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 When = Literal["before", "after"]
+Silence = Literal["both", "requests", "answers", "commit", "committed"]
+"""What is swallowed: everything, one direction, or from a commit on: the commit itself, or only its answer."""
 
 CHUNK = 1 << 16
 COMMIT = b"COMMIT\0"
@@ -24,7 +30,39 @@ class Proxy:
         self._seen = 0
         self.cuts: dict[When, int] = {"before": 0, "after": 0}
         """How many connections were cut before their commit arrived, and how many before its answer did."""
+        self._silence: Silence | None = None
+        self._silences = 0
+        self.swallowed = 0
+        """How many connections have fallen silent."""
         threading.Thread(target=self._accept, daemon=True).start()
+
+    def fall_silent(self, what: Silence, connections: int = 1_000_000) -> None:
+        """From now on let so many connections fall silent, those that exist and new ones; they stay silent."""
+        with self._lock:
+            self._silence, self._silences = what, connections
+
+    def speak(self) -> None:
+        """Let no more connections fall silent."""
+        with self._lock:
+            self._silence = None
+
+    def silence(self, data: bytes, *, request: bool) -> bool:
+        """Say whether these bytes, and whatever its connection carries after them, go nowhere."""
+        with self._lock:
+            if self._silence is None or self._silences <= 0:
+                return False
+            if self._silence in {"commit", "committed"}:
+                swallows = request and COMMIT in data
+            else:
+                swallows = self._silence in ("both", "requests" if request else "answers")
+            self._silences -= swallows
+            self.swallowed += swallows
+            return swallows
+
+    @property
+    def passes_commits(self) -> bool:
+        """Whether a commit that makes a connection silent still arrives."""
+        return self._silence == "committed"
 
     @property
     def port(self) -> int:
@@ -74,6 +112,7 @@ class _Connection:
     def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
         self._proxy, self._client, self._server = proxy, client, server
         self._doomed = False
+        self._silent = False
         for work in (self._requests, self._answers):
             threading.Thread(target=self._until_closed, args=(work,), daemon=True).start()
 
@@ -91,13 +130,20 @@ class _Connection:
             if when == "before":
                 return
             self._doomed = when == "after"
-            self._server.sendall(data)
+            if not self._silent and self._proxy.silence(data, request=True):
+                self._silent = True
+                if self._proxy.passes_commits:
+                    self._server.sendall(data)
+            if not self._silent:
+                self._server.sendall(data)
 
     def _answers(self) -> None:
         while data := self._server.recv(CHUNK):
             if self._doomed:  # committed, and nobody hears of it
                 return
-            self._client.sendall(data)
+            self._silent = self._silent or self._proxy.silence(data, request=False)
+            if not self._silent:
+                self._client.sendall(data)
 
 
 @contextmanager

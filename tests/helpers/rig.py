@@ -63,6 +63,7 @@ class Rig:
         """Be as tests find it: nothing cut, nothing frozen, the plain configuration."""
         if self.proxy is not None:
             self.proxy.cut(0)
+            self.proxy.speak()
         for worker in self.workers.values():
             if worker.poll() is None:
                 worker.send_signal(signal.SIGCONT)
@@ -196,6 +197,7 @@ def kafka(folder: Path) -> Iterator[Rig]:
         settings = {f"FACETLINE_KAFKA__{name}": value for name, value in kafka_settings.items()}
         settings["FACETLINE_STORE_URL"] = postgres_server.create_database(server.admin_url, "rig")
         settings |= {"FACETLINE_WRITE_DEADLINE_S": "2", "FACETLINE_WORKER_HTTP": "off"}
+        settings["FACETLINE_STORE_STATEMENT_S"] = "3"  # a silent connection is given up after 8 s
         site = Site("kafka", folder, settings, clocked=True)
         asyncio.run(topics.create_topics(site.settings.kafka))
         rig = Rig(site, broker, server, proxy)

@@ -15,9 +15,12 @@ from streams import failpoints, reindexing
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from cutting_proxy import Silence
+
 KEYS = [f"k{number:02d}" for number in range(16)]
 NAMES = ("one", "two")
 PAUSE_MOST_S = 0.8
+SILENCES: "tuple[Silence, ...]" = ("both", "requests", "answers", "commit", "committed")
 WORDS = ("", "", "", " hold=gate", " fail=bad", " away=gone")
 
 
@@ -39,7 +42,7 @@ class Storm:
             self.turn_a_file,
         ]
         if rig.proxy is not None:
-            menu += [self.cut, self.crash_database, self.pause_broker, self.kill_broker]
+            menu += [self.cut, self.fall_silent, self.crash_database, self.pause_broker, self.kill_broker]
         self._menu = menu
 
     async def run(self, steps: int) -> None:
@@ -124,6 +127,14 @@ class Storm:
         await self._pause()
         await self._pause()
         self.rig.proxy.cut(0)
+
+    async def fall_silent(self) -> None:
+        """Let some connections to the database fall silent, in either direction or at a commit; they stay silent."""
+        assert self.rig.proxy is not None
+        self.rig.proxy.fall_silent(self.random.choice(SILENCES), self.random.randint(1, 3))
+        await self._pause()
+        await self._pause()
+        self.rig.proxy.speak()
 
     async def crash_database(self) -> None:
         """Crash the database, and start it again."""

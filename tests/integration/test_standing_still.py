@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 import stored
 
-from storage import engine
+from storage import engine, postgres
 
 pytestmark = pytest.mark.postgres
 LIMIT_MS = 500
@@ -62,13 +62,13 @@ async def test_a_transaction_that_stands_still_loses_its_locks_and_is_done_again
 async def test_every_connection_has_a_limit(postgres_url: str):
     """Where the server sets none, or a higher one, transactions have ours; a lower one of the server's is kept."""
     found = []
-    for limit_ms in (0, engine.IDLE_MAX_MS + 1, LIMIT_MS):
+    for limit_ms in (0, postgres.IDLE_MAX_MS + 1, LIMIT_MS):
         postgres_server.limit_idling(postgres_url, limit_ms)
         async with stored.opened(postgres_url) as store:
             found.append(await store.read(in_force))
             await store.write(in_force)
 
-    assert found == [engine.IDLE_MAX_MS, engine.IDLE_MAX_MS, LIMIT_MS]
+    assert found == [postgres.IDLE_MAX_MS, postgres.IDLE_MAX_MS, LIMIT_MS]
 
 
 def test_what_the_server_says_then_is_passing():

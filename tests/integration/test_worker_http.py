@@ -60,7 +60,7 @@ def working(tmp_path: Path, store: engine.Store, **given: Any) -> Any:
     """Return a worker with everything started; its parts are stand-ins."""
     members: Any = starting(tmp_path, **given)
     lane = SimpleNamespace(name="triage", breaker=Breaker(), allowance=None)
-    stats = SimpleNamespace(breaker_reasons={}, misconfigured=frozenset(), untold=frozenset())
+    stats = SimpleNamespace(breaker_reasons={}, misconfigured=frozenset(), untold=frozenset(), store_problem=None)
     members.store, members.partitions = store, 4
     members.work = SimpleNamespace(side_chain=SimpleNamespace(lanes=[lane], stats=stats), tasks=[])
     members.consumer = SimpleNamespace(partitions=frozenset({0, 2}), waiting=None, broker_clock=BrokerClock())
@@ -130,7 +130,7 @@ async def test_a_worker_at_work_is_ready(tmp_path: Path, store: engine.Store):
     assert short == (200, {"status": "ready", "checks": []})
     assert long[0] == 200
     assert checks(long[1]) == dict.fromkeys(
-        ("store", "broker", "assignment", "consumer", "publisher", "definitions", "evaluators"), "ok"
+        ("store", "store_work", "broker", "assignment", "consumer", "publisher", "definitions", "evaluators"), "ok"
     )
 
 
