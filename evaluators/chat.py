@@ -8,11 +8,13 @@ and remembered for as long as the process runs: see `chat_shapes`.
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any
 
 import structlog
 
 from evaluators import (
+    chat_adapters,
     chat_answers,
     chat_prompt,
     chat_reply,
@@ -23,13 +25,16 @@ from evaluators import (
     long_bodies,
     models,
 )
+from evaluators.chat_adapters import ChatAdapter, Completion
 from evaluators.chat_prompt import PROMPT_VERSION, Prompt
+from evaluators.chat_reply import Misplaced
 from evaluators.chat_settings import LOGPROBS, PERMUTED, VERBAL, Settings
 from evaluators.chat_shapes import Mode
 from evaluators.chat_sheet import Order, Sheet
 from evaluators.contract import Evaluated, Identity, Limits
 from evaluators.long_bodies import Fitted
 from evaluators.models import Connection
+from evaluators.token_mass import part_of
 from facets.errors import EvaluationFailed, EvaluatorMisconfigured, EvaluatorUnavailable, PipelineError, Spent
 from facets.questions import Question
 
@@ -83,6 +88,7 @@ class Chat:
         self._nonce = nonce
         self._mode = self._settings.first_mode
         self._is_looked_up = False
+        self._adapter: ChatAdapter | None = None
         self._prompts: dict[tuple[int, bool], tuple[Mapping[str, Question], Prompt]] = {}
 
     @property
@@ -130,7 +136,7 @@ class Chat:
             fitted = self._fitted(body, prompt, mode)
             request = self._request(mode, prompt, fitted.text)
             try:
-                response = await models.call("acompletion", self._connection, deadline_s=until_s - clock(), **request)
+                response = await self._complete(request, until_s - clock())
             except PipelineError as error:
                 self._refused(mode, error)
                 continue
@@ -158,6 +164,23 @@ class Chat:
         known = listed.get(model) or listed.get(model.partition("/")[2]) or {}
         if known.get("supports_reasoning"):
             self._mode = chat_shapes.with_more_tokens(self._mode) or self._mode
+
+    async def _complete(self, request: dict[str, Any], deadline_s: float) -> Completion:
+        """Send one request, through litellm's adapter for the provider or else its `acompletion`."""
+
+        async def ask(litellm: ModuleType, key: str | None) -> Completion:
+            if self._adapter is None:
+                self._adapter = chat_adapters.adapter_of(litellm, self._connection)
+            if self._adapter is not None:
+                messages, params = request["messages"], {k: v for k, v in request.items() if k != "messages"}
+                found = await self._adapter.complete(key, messages, params)
+                if found is not None:
+                    return found
+            response = await models.called(litellm.acompletion, self._connection, key, deadline_s=deadline_s, **request)
+            cost = models.cost_of(response, self._connection)
+            return Completion(response, None, models.usage_of(response), cost)
+
+        return await models.run(self._connection, ask, deadline_s=deadline_s)
 
     def _prompt(self, questions: Mapping[str, Question], key: str, *, letters: bool) -> Prompt:
         """Return what is asked with; it is made anew only where it depends on the document."""
@@ -208,11 +231,11 @@ class Chat:
         if not chat_shapes.before_sending(cause):
             raise self._ask_anew(f"refused {part}: {error.message}") from error
 
-    def _evaluated(self, response: Any, mode: Mode, sheet: Sheet, notes: Mapping[str, Any] | None) -> Evaluated:
-        model = getattr(response, "model", None) or self._connection.model
-        spent = Spent(model, models.usage_of(response), models.cost_of(response, self._connection))
+    def _evaluated(self, found: Completion, mode: Mode, sheet: Sheet, notes: Mapping[str, Any] | None) -> Evaluated:
+        model = part_of(found.response, "model") or self._connection.model
+        spent = Spent(str(model), found.usage, found.cost_usd)
         try:
-            answers = chat_answers.answers(chat_reply.reply_of(response), sheet)
+            answers = chat_answers.answers(chat_reply.reply_of(found.response, found.raw), sheet)
         except chat_reply.CutOff as error:
             more = chat_shapes.with_more_tokens(mode)
             if more is None:
@@ -220,6 +243,10 @@ class Chat:
                 raise
             self._learn(mode, more, "max_tokens")
             raise self._ask_anew("ran out of tokens", spent) from error
+        except chat_reply.Misplaced as error:
+            self._look_elsewhere(error, mode, sheet, spent)
+            error.spent = spent
+            raise
         except chat_answers.Undecided as error:
             self._learn(mode, chat_shapes.without(mode, "letters") or mode, "logprobs")
             raise self._ask_anew("has no usable token probabilities", spent) from error
@@ -229,6 +256,18 @@ class Chat:
         confident = any(answer.confidence is not None for answer in answers.values())
         source = VERBAL if self._settings.confidence == VERBAL else LOGPROBS
         return Evaluated(answers, model, source if confident else None, spent.usage, spent.cost_usd, notes)
+
+    def _look_elsewhere(self, error: Misplaced, mode: Mode, sheet: Sheet, spent: Spent) -> None:
+        """Ask in the next form where the answer itself stood among the thoughts; mere thoughts are none."""
+        less = chat_shapes.without(mode, "shape")
+        if less is None:
+            return
+        try:
+            chat_answers.read(error.text, sheet)
+        except EvaluationFailed:
+            return
+        self._learn(mode, less, "shape")
+        raise self._ask_anew("put its answer among its thoughts", spent) from error
 
     def _learn(self, mode: Mode, better: Mode, part: str) -> None:
         """Ask in the `better` mode from now on, unless another call has found out something meanwhile."""
@@ -242,8 +281,8 @@ class Chat:
 
 
 def _nothing_left(mode: Mode, part: str, words: str) -> str:
-    key = {"shape": "output"}.get(part, part)
-    if part in mode.fixed:
+    key = {"shape": "output", "limit": "max_output_tokens"}.get(part, part)
+    if part in mode.fixed or part == "limit":
         return f"The model does not take what the evaluator's table sets by {key}; change or delete it. {words}"
     return f"The model refuses every way of asking it: {', '.join(chat_shapes.SHAPES)}. {words}"
 

@@ -1,9 +1,9 @@
 """From a reply's text to answers: strictly what was asked for, or nothing at all.
 
 A reply is one JSON object with exactly the sheet's keys. One code fence around it, and one closed block of thoughts
-before it, are taken off; prose around it is not searched. Values are codes, or exactly the option's key; a code or key
-in other letters or with white space around is taken where it can mean one thing only. Numbers are JSON numbers, or text
-that is exactly one. Nothing is ever a default, clamped or guessed.
+before it (its opening mark may be missing), are taken off; prose around it is not searched. Values are codes, or
+exactly the option's key; a code or key in other letters or with white space around is taken where it can mean one thing
+only. Numbers are JSON numbers, or text that is exactly one. Nothing is ever a default, clamped or guessed.
 """
 
 import json
@@ -24,7 +24,15 @@ from facets.questions import Choice, Score
 
 FENCE = "```"
 FENCE_OPENS = re.compile(r"```[A-Za-z]{0,10}[ \t]*\n")
-THOUGHTS = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
+_TAG = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|reflection)"
+_OPENS = rf"<{_TAG}>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<unused94>|<\|channel\|>analysis"
+_CLOSES = (
+    rf"</{_TAG}>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<unused95>|"
+    r"<\|channel\|>final(?: ?<\|constrain\|>\w{1,20})?<\|message\|>"
+)
+THOUGHTS = re.compile(rf"\s*(?:{_OPENS}).*?(?:{_CLOSES})|\s*(?![\s{{`]).*?(?:{_CLOSES})", re.DOTALL)
+"""Thoughts before an answer, in the tags and marks of the models that write them (DeepSeek, Qwen, Seed, Mistral, Kimi,
+Sky-T1, MedGemma, gpt-oss). The opening one may be missing: some servers put it into the prompt."""
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 SPACE = re.compile(r"[ \t\r\n]*")
 NUMBER_CHARS_MAX = 40

@@ -16,6 +16,7 @@ from evaluators import chat_prompt
 from evaluators.chat_prompt import Prompt
 
 Shape = Literal["schema", "tool", "json_object", "text"]
+Limit = Literal["max_tokens", "max_completion_tokens"]
 SHAPES: tuple[Shape, ...] = ("schema", "tool", "json_object", "text")
 
 ALTERNATIVES_MAX = 20
@@ -28,8 +29,8 @@ TOKENS_BASE, TOKENS_EACH = 256, 32
 TOKENS_THINKING = 4096
 """What thoughts may take besides, once a model turns out to have some."""
 
-REFUSING = frozenset({400, 404, 415, 422, 501})
-"""Statuses by which servers refuse a parameter."""
+REFUSING = frozenset({200, 400, 404, 415, 422, 501})
+"""Statuses by which servers refuse a parameter; 200 is that of an error in a reply that calls itself a success."""
 WORDS_CHARS_MAX = 2000
 """A refusal says what it is about at its beginning; further on it may quote the document."""
 
@@ -38,8 +39,9 @@ WORDS_CHARS_MAX = 2000
 class Mode:
     """What a request has.
 
-    `thinking` is room for thoughts: None until a reply was cut off for want of it, False when it was refused. `tokens`
-    is the table's own limit. `fixed` are the parts that the table set by name.
+    `thinking` is room for thoughts: None until a reply was cut off for want of it, False when it was refused. `limit`
+    is the name under which the reply's length is limited, None where the model takes none. `tokens` is the table's own
+    limit. `fixed` are the parts that the table set by name.
     """
 
     shape: Shape = "schema"
@@ -50,6 +52,7 @@ class Mode:
     system: bool = True
     letters: bool = True
     thinking: bool | None = None
+    limit: Limit | None = "max_tokens"
     tokens: int | None = None
     fixed: frozenset[str] = frozenset()
 
@@ -65,14 +68,23 @@ class Mode:
 
 
 _PATTERNS = {
+    "limit": r"(?:use|try|did you mean) (?:the )?(?:parameter )?\W{0,2}max_(?:completion_)?tokens|"
+    r"(?:unsupported|unrecognized|unrecognised|unknown|unexpected|extra|invalid|deprecated).{0,60}"
+    r"max_(?:completion_)?tokens|"
+    r"max_(?:completion_)?tokens\W.{0,60}(?:not (?:supported|permitted|allowed|available)|unsupported|deprecated|"
+    r"extra (?:fields|inputs)|instead|is unknown)",
     "logprobs": r"log_?prob",
     "temperature": r"temperature",
     "parallel": r"parallel_?tool_?calls|parallel tool",
     "reasoning_effort": r"reasoning|thinking",
-    "system": r"(?:system|developer) (?:role|message|instruction|prompt)",
+    "system": r"(?:system|developer)\W? (?:role|message|instruction|prompt)|roles? must alternate|alternat\w+ roles?|"
+    r"alternate between|(?:first|initial) (?:message|role|content).{0,40}\buser\b|"
+    r"(?:unexpected|invalid|unknown|unsupported) (?:message )?role|only user and (?:assistant|model) roles|"
+    r"role\W{1,3}system|unexpected role",
     "thinking": r"max_?(?:completion_?|output_?)?tokens",
-    "schema": r"response_?format|schema|structured|output_?(?:format|config)|guided|grammar|json|too many states",
-    "tool": r"tool|function",
+    "schema": r"response_?format|schema|structured|output_?(?:format|config)|guided|grammar|json|too many states|"
+    r"strict",
+    "tool": r"tool|function|strict",
     "json_object": r"response_?format|json",
     "text": r"response_?format|json_?schema|json_?object|tool",
 }
@@ -83,17 +95,29 @@ PATTERNS = {part: re.compile(pattern, re.IGNORECASE) for part, pattern in _PATTE
 UNWRITABLE = re.compile(r"not JSON compliant", re.IGNORECASE)
 """How a server says that it cannot write a probability of minus infinity; no other 500 is a refusal."""
 
+TEMPLATE = re.compile(r"roles? must alternate|(?:chat|jinja|prompt) ?template", re.IGNORECASE)
+"""How a server says that its model's template does not take these roles, some of them with a 500."""
+
+FORBIDDEN = re.compile(
+    r"(?:not |un)(?:allowed|permitted|authori[sz]ed|available|supported|enabled|entitled)\b.{0,80}\blog_?prob|"
+    r"\blog_?prob\w*.{0,60}(?:not (?:allowed|permitted|available|supported|enabled)|forbidden|disabled|denied)|"
+    r"(?:forbidden|denied|cannot request|may not request).{0,60}\blog_?prob",
+    re.IGNORECASE | re.DOTALL,
+)
+"""How a server forbids token probabilities to a key that is good for all else."""
+
 NO_ENDPOINT = re.compile(r"no (?:allowed |available )?endpoints?", re.IGNORECASE)
 """How a router of models says that none of its providers takes a parameter."""
 
 
 def refused_part(error: BaseException | None, mode: Mode) -> str | None:
-    """Return the part of a request in `mode` that litellm's `error` refuses, None when it is about something else."""
+    """Return the part of a request in `mode` that an error refuses, None when it is about something else."""
     if error is None:
         return None
     status, words = getattr(error, "status_code", None), _words(error)
-    if status == HTTPStatus.INTERNAL_SERVER_ERROR and mode.with_logprobs and UNWRITABLE.search(words):
-        return "logprobs"
+    by_words = _refused_by_words(status, words, mode)
+    if by_words is not None:
+        return by_words
     if not before_sending(error) and status not in REFUSING:
         return None
     if status == HTTPStatus.NOT_FOUND and not NO_ENDPOINT.search(words):
@@ -102,6 +126,18 @@ def refused_part(error: BaseException | None, mode: Mode) -> str | None:
     if not named:
         return None
     return "shape" if named[0] == mode.shape else named[0]
+
+
+def _refused_by_words(status: Any, words: str, mode: Mode) -> str | None:
+    """Return what is refused with a status that means something else unless the words are exactly these."""
+    broken = status == HTTPStatus.INTERNAL_SERVER_ERROR
+    if mode.with_logprobs:
+        forbidden = status == HTTPStatus.FORBIDDEN and FORBIDDEN.search(words)
+        if forbidden or (broken and UNWRITABLE.search(words)):
+            return "logprobs"
+    if mode.system and broken and TEMPLATE.search(words):
+        return "system"
+    return None
 
 
 def _words(error: BaseException) -> str:
@@ -123,10 +159,19 @@ def without(mode: Mode, part: str) -> Mode | None:
     """Return `mode` without a refused part, None when there is no way left to ask."""
     if part in mode.fixed:
         return None
+    if part == "limit":
+        return _with_another_limit(mode)
     if part != "shape":
         return LEAVING_OUT[part](mode)
     further = SHAPES[SHAPES.index(mode.shape) + 1 :]
     return replace(mode, shape=further[0]) if further else None
+
+
+def _with_another_limit(mode: Mode) -> Mode | None:
+    """Return `mode` with the other name of its limit, then without one; the table's own limit is never left out."""
+    if mode.limit == "max_tokens":
+        return replace(mode, limit="max_completion_tokens")
+    return replace(mode, limit=None) if mode.tokens is None else None
 
 
 LEAVING_OUT: Mapping[str, Callable[[Mode], Mode]] = {
@@ -143,6 +188,8 @@ LEAVING_OUT: Mapping[str, Callable[[Mode], Mode]] = {
 
 def with_more_tokens(mode: Mode) -> Mode | None:
     """Return `mode` with room for thoughts, None when it has it or the table sets the limit."""
+    if mode.limit is None:
+        return None
     return replace(mode, thinking=True) if mode.thinking is None and mode.tokens is None else None
 
 
@@ -150,7 +197,7 @@ def request(mode: Mode, prompt: Prompt, *, body: str, nonce: str) -> dict[str, A
     """Return the arguments of the completion that asks about `body`."""
     parts: dict[str, Any] = {
         "messages": _messages(mode, prompt.instructions, chat_prompt.fenced(body, nonce)),
-        "max_tokens": tokens_max(mode, prompt),
+        **({mode.limit: tokens_max(mode, prompt)} if mode.limit is not None else {}),
         **_shape(mode, prompt),
     }
     if mode.temperature is not None:
@@ -166,6 +213,7 @@ def request(mode: Mode, prompt: Prompt, *, body: str, nonce: str) -> dict[str, A
 def _parts(mode: Mode) -> list[str]:
     """Return the parts that a request in `mode` has and could do without."""
     has = {
+        "limit": mode.limit is not None,
         "logprobs": mode.with_logprobs,
         "temperature": mode.temperature is not None,
         "parallel": mode.shape == "tool" and mode.parallel,

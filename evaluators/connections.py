@@ -5,11 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from evaluators.model_http import REPLY_BYTES_MAX
 from evaluators.models import Connection
 
-KEYS = ("model", "api_base", "api_key_env")
+KEYS = ("model", "api_base", "api_key_env", "reply_bytes_max")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 MODEL_CHARS_MAX = 200
+REPLY_BYTES_LEAST, REPLY_BYTES_MOST = 1024, 256 * 1024 * 1024
+"""Of `reply_bytes_max`: no reply is shorter, and as many are held as calls are running."""
 
 
 def connection_from_table(table: Mapping[str, Any], problems: list[str], *, example: str) -> Connection:
@@ -17,7 +20,7 @@ def connection_from_table(table: Mapping[str, Any], problems: list[str], *, exam
 
     Whether the variable is set, the address answers and the model exists is seen at the first call.
     """
-    model, base, variable = (table.get(key) for key in KEYS)
+    model, base, variable, bytes_max = (table.get(key) for key in KEYS)
     if not _is_model(model):
         said = "there is none" if model is None else f"not {model!r:.80}"
         problems.append(f"model is 'provider/model', for example '{example}'; {said}")
@@ -26,7 +29,16 @@ def connection_from_table(table: Mapping[str, Any], problems: list[str], *, exam
     if variable is not None and not (isinstance(variable, str) and VARIABLE.fullmatch(variable)):
         # Not quoted: it may be the key itself.
         problems.append("api_key_env is the name of the variable that holds the key, for example 'OPENAI_API_KEY'")
-    return Connection(str(model), base, variable)
+    if bytes_max is None:
+        bytes_max = REPLY_BYTES_MAX
+    elif isinstance(bytes_max, bool) or not isinstance(bytes_max, int) or not _is_bound(bytes_max):
+        allowed = f"from {REPLY_BYTES_LEAST} to {REPLY_BYTES_MOST}"
+        problems.append(f"reply_bytes_max is a number of bytes {allowed}, not {bytes_max!r:.80}")
+    return Connection(str(model), base, variable, bytes_max)
+
+
+def _is_bound(count: int) -> bool:
+    return REPLY_BYTES_LEAST <= count <= REPLY_BYTES_MOST
 
 
 def _is_model(model: Any) -> bool:

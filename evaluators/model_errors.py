@@ -10,10 +10,10 @@ import os
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any, Protocol
 
+from evaluators import retry_after
 from facets.errors import (
     EvaluationFailed,
     EvaluatorMisconfigured,
@@ -25,9 +25,6 @@ from facets.errors import (
 WORDS_CHARS_MAX = 300
 """Of a provider's words: enough to act on; they may quote the document."""
 
-RETRY_AFTER_MAX_S = 24 * 3600.0
-"""What is believed of a Retry-After. The pipeline has a cap of its own for waiting."""
-
 SECRET_CHARS_MIN = 8
 """Shorter values of variables are words like `true`, and blacking them out would spoil the message."""
 
@@ -36,6 +33,16 @@ BLAMING = frozenset({400, 403, 413, 422})
 
 PASSING = frozenset({409, 425})
 """Statuses below 500 that may pass by themselves; 408 and 429 have rules of their own."""
+
+TRACEBACK = re.compile(r"\s*Traceback \(most recent call last\).*", re.DOTALL)
+"""What litellm appends to some of its messages: lines of code, with paths of this machine."""
+LOCAL_PATH = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][\w.@+~-]+){2,}\.py\b(?:(?:\", line |:)\d+)?")
+
+NETWORK = re.compile(
+    r"connect|timeout|network|protocol|transport|disconnect|ssl|oserror|socket|gaierror|client|read|write",
+    re.IGNORECASE,
+)
+"""Parts of the names of exceptions that are about a connection."""
 
 UNREACHED = re.compile(r"^connection error\.?$|cannot connect to host", re.IGNORECASE)
 """Words for which litellm invents a status: no server was reached at all."""
@@ -84,8 +91,10 @@ class _Said:
         self.status = _status(error)
         self.headers = _headers(error)
         self.codes = frozenset(_codes(error))
-        self.words = str(getattr(error, "message", None) or error)
-        self.retry_after_s = retry_after_s(self.headers, now=now)
+        told = str(getattr(error, "message", None) or error)
+        self.words = TRACEBACK.sub("", told)
+        self.traceback = told[len(self.words) :]
+        self.retry_after_s = retry_after.seconds(self.headers, now=now)
 
     def says(self, pattern: re.Pattern[str]) -> bool:
         return pattern.search(self.words) is not None or any(pattern.search(code) for code in self.codes)
@@ -95,9 +104,23 @@ class _Said:
         """Whether no server was there to answer."""
         return UNREACHED.search(" ".join(_plain_words(self.words).split())) is not None
 
+    @property
+    def is_in_success(self) -> bool:
+        """Whether a reply that calls itself a success is none: it names an error, or is no JSON."""
+        return self.status is not None and self.status < HTTPStatus.MULTIPLE_CHOICES
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether litellm failed at reading a reply, which it reports as a connection that failed."""
+        if not self.traceback or "APIConnectionError" not in self.kinds:
+            return False
+        return NETWORK.search(self.traceback.strip().rpartition("\n")[2].partition(":")[0]) is None
+
     def because(self, mend: str = "") -> str:
         """Return the message: the model, what was said, and the mend."""
-        words = " ".join(scrubbed(NOISE.sub("", _plain_words(self.words)), self.connection).split())
+        words = " ".join(
+            scrubbed(LOCAL_PATH.sub("…", NOISE.sub("", _plain_words(self.words))), self.connection).split()
+        )
         if len(words) > WORDS_CHARS_MAX:
             words = f"{words[:WORDS_CHARS_MAX]}…"
         what = words or type(self.error).__name__
@@ -112,7 +135,9 @@ LITELLM = re.compile(r"^\s*(?:(?:litellm\.)*\w+(?:Error|Timeout): |\w+Exception 
 
 TOO_LONG = re.compile(
     r"context[ _]length|context window|maximum context|max(?:imum)? (?:input )?(?:prompt )?tokens?\b.*exceed|"
-    r"prompt is too long|input is too long|too many (?:input )?tokens|(?:input|request) (?:is )?too large|"
+    r"(?:prompt|input|inputs|request|messages?|text) (?:is |are )?too (?:long|large)|too many (?:input )?tokens|"
+    r"(?:exceed\w*|available|beyond) .{0,30}context|exceed_context_size|longer than the maximum model|max_model_len|"
+    r"reduce the length of|inputs` tokens|input token count|"
     r"exceeds? (?:the )?(?:maximum|limit|model).{0,40}tokens|string_above_max_length|ContextWindowExceeded",
     re.IGNORECASE,
 )
@@ -122,8 +147,11 @@ FILTERED = re.compile(
     re.IGNORECASE,
 )
 QUOTA = re.compile(
-    r"insufficient[ _](?:quota|credit|balance|fund)|exceeded your current quota|credit balance|out of credits?|"
-    r"not enough credits?|billing[ _](?:hard[ _]limit|not[ _]active|limit)|payment required|"
+    r"(?:exceeded|exhausted|used up) (?:your |the |its )?(?:\w+ ){0,2}quota|"
+    r"quota (?:is |has been |was )?(?:used up|exhausted|exceeded)|no credits? (?:left|remaining)|"
+    r"insufficient[ _](?:quota|credit|balance|fund)|exceeded your current quota|credit balance|"
+    r"out of (?:credits?|funds|quota)|not enough credits?|payment required|"
+    r"billing[ _](?:hard[ _]limit|not[ _]active|limit)|"
     r"(?:account|subscription) .{0,30}(?:suspended|deactivated|expired)",
     re.IGNORECASE,
 )
@@ -137,6 +165,7 @@ SETUP = re.compile(
 )
 UNEXPECTED = re.compile(r"returned an unexpected response")
 NO_CONFIDENCE = re.compile(r"answer has no confidence")
+NO_MODULE = re.compile(r"No module named '")
 NO_ANSWERS = re.compile(
     r"invalid json|answers: field required|input should be (?:an object|a valid dict)", re.IGNORECASE
 )
@@ -152,20 +181,20 @@ SECRET_NAME = re.compile(r"(?i)(?:key|token|secret|password|credential)s?$")
 def _by_kind(said: _Said) -> PipelineError | None:
     if said.kinds & {"TimeoutError", "Timeout", "APITimeoutError"} or said.status == HTTPStatus.REQUEST_TIMEOUT:
         return EvaluatorUnavailable(said.because(), reason="timeout", retry_after_s=said.retry_after_s)
-    if "ImportError" in said.kinds:
+    if "ImportError" in said.kinds or (said.is_unread and NO_MODULE.search(said.words)):
         return EvaluatorMisconfigured(said.because("A library is missing: install facetline's dependencies anew."))
-    if "UnsupportedParamsError" in said.kinds:
-        return EvaluatorMisconfigured(said.because("The model does not take what the evaluator's table asks for."))
-    if "BudgetExceededError" in said.kinds:
-        return EvaluatorMisconfigured(said.because())
-    if said.kinds & {"JSONSchemaValidationError", "APIResponseValidationError"}:
+    if said.kinds & {"UnsupportedParamsError", "BudgetExceededError"}:
+        is_budget = "BudgetExceededError" in said.kinds
+        mend = "" if is_budget else "The model does not take what the evaluator's table asks for."
+        return EvaluatorMisconfigured(said.because(mend))
+    if said.is_unread or said.kinds & {"JSONSchemaValidationError", "APIResponseValidationError"}:
         return InvalidAnswer(said.because())
     return None
 
 
 def _by_body(said: _Said) -> PipelineError | None:
     """Judge what the body is to blame for: it is too long, or a filter stopped it."""
-    if said.status not in BLAMING:
+    if said.status not in BLAMING and not said.is_in_success:
         return None
     long = said.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or "ContextWindowExceededError" in said.kinds
     if long or said.says(TOO_LONG):
@@ -187,9 +216,15 @@ def _by_account(said: _Said) -> PipelineError | None:
         return EvaluatorMisconfigured(said.because(f"Look at the key in {variable}."))
     if said.status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
         return EvaluatorMisconfigured(said.because("Look at model and api_base in the evaluator's table."))
-    if said.status in BLAMING and (said.says(QUOTA) or said.says(SETUP)):
+    if (said.status in BLAMING or said.is_in_success) and (said.says(QUOTA) or said.says(SETUP)):
         return EvaluatorMisconfigured(said.because("Look at model, api_base and key in the evaluator's table."))
     return None
+
+
+def _redirected(said: _Said) -> str:
+    to = said.headers.get("location", "")
+    where = f" to {to.partition('?')[0]:.200}" if to.isprintable() and to else ""
+    return f"It redirects{where}, which is not followed: set api_base to the server's own address."
 
 
 def _too_many(said: _Said, variable: str) -> PipelineError:
@@ -205,9 +240,11 @@ def _by_status(said: _Said) -> PipelineError | None:
         return EvaluatorUnavailable(said.because()) if away else None
     if said.status == HTTPStatus.INTERNAL_SERVER_ERROR and UNEXPECTED.search(said.words):
         return _unexpected(said)
+    if HTTPStatus.MULTIPLE_CHOICES <= said.status < HTTPStatus.BAD_REQUEST:
+        return EvaluatorMisconfigured(said.because(_redirected(said)))
     if said.is_unreached:
         return EvaluatorUnavailable(said.because(LOOK_WHERE))
-    if said.status in PASSING or said.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+    if said.is_in_success or said.status in PASSING or said.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return EvaluatorUnavailable(said.because(), retry_after_s=_wish_s(said))
     return None
 
@@ -236,49 +273,13 @@ def _plain_words(words: str) -> str:
     return message if isinstance(message, str) and message else plain
 
 
-def retry_after_s(headers: Mapping[str, str], *, now: datetime) -> float | None:
-    """Return the seconds that a provider wants to be left alone, from 0 to a day; None when it does not say.
-
-    `retry-after-ms` counts before `Retry-After`, which is a number of seconds or a date. A date is compared with the
-    answer's own `Date`: clocks differ.
-    """
-    milliseconds = _number(headers.get("retry-after-ms"))
-    if milliseconds is not None:
-        return _believed(milliseconds / 1000)
-    told = headers.get("retry-after")
-    if told is None:
-        return None
-    seconds = _number(told)
-    if seconds is not None:
-        return _believed(seconds)
-    until, since = _date(told), _date(headers.get("date")) or now
-    return None if until is None else _believed((until - since).total_seconds())
-
-
-def _believed(seconds: float) -> float:
-    return min(max(seconds, 0.0), RETRY_AFTER_MAX_S)
-
-
-def _number(told: str | None) -> float | None:
-    found = re.fullmatch(r"\s*(-?\d{1,15}(?:\.\d{0,15})?)\s*s?\s*", told or "")
-    return float(found[1]) if found else None
-
-
-def _date(told: str | None) -> datetime | None:
-    try:
-        found = parsedate_to_datetime(told or "")
-    except (ValueError, OverflowError):
-        return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
 def _wish_s(said: _Said) -> float | None:
     if said.retry_after_s is not None:
         return said.retry_after_s
     found = RETRY_IN.search(said.words)
     if found is None:
         return None
-    return _believed(float(found[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0}[found[2].lower()])
+    return retry_after.believed(float(found[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0}[found[2].lower()])
 
 
 def scrubbed(words: str, connection: Named) -> str:
@@ -305,7 +306,8 @@ def _headers(error: BaseException) -> dict[str, str]:
     """Return the answer's headers, names in lower case, from wherever litellm kept them."""
     found: dict[str, str] = {}
     response = getattr(error, "response", None)
-    for holder in (getattr(response, "headers", None), getattr(error, "litellm_response_headers", None)):
+    places = (getattr(response, "headers", None), getattr(error, "litellm_response_headers", None))
+    for holder in (*places, getattr(error, "headers", None)):
         if isinstance(holder, Mapping):
             found.update({_plain(name): str(value) for name, value in holder.items()})
     return found
@@ -319,7 +321,8 @@ def _codes(error: BaseException) -> list[str]:
     body = getattr(error, "body", None)
     inner = body.get("error", body) if isinstance(body, Mapping) else None
     holders = [error.__dict__, inner] if hasattr(error, "__dict__") else [inner]
-    return [
+    own = getattr(error, "codes", ())
+    return [*(own if isinstance(own, tuple) else ())] + [
         str(holder[name])
         for holder in holders
         if isinstance(holder, Mapping)

@@ -12,17 +12,19 @@ import logging
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
-from evaluators import contract
+from evaluators import contract, model_http
 from evaluators.model_errors import translated
 from facets import native_modules
 from facets.errors import EvaluatorMisconfigured, EvaluatorUnavailable, PipelineError
+
+T = TypeVar("T")
 
 LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
 TOKEN_NAMES = {
@@ -55,12 +57,13 @@ class Connection:
     """Where and as whom a model is asked. Of this only `model` belongs to an evaluator's identity.
 
     `model` is litellm's id, "provider/model". `api_key_env` names the variable that holds the key; without it litellm
-    looks into the provider's own.
+    looks into the provider's own. `reply_bytes_max` is how much is read of a reply.
     """
 
     model: str
     api_base: str | None = None
     api_key_env: str | None = None
+    reply_bytes_max: int = model_http.REPLY_BYTES_MAX
 
 
 @dataclass(slots=True)
@@ -108,6 +111,34 @@ def _library() -> _Library:
 async def call(function_name: str, connection: Connection, *, deadline_s: float, **arguments: Any) -> Any:
     """Make exactly one provider call with litellm's `function_name`, and return what it returned.
 
+    Raises:
+        EvaluatorUnavailable, EvaluatorMisconfigured, EvaluationFailed: as `run`.
+    """
+
+    async def asked(litellm: ModuleType, key: str | None) -> Any:
+        return await called(getattr(litellm, function_name), connection, key, deadline_s=deadline_s, **arguments)
+
+    return await run(connection, asked, deadline_s=deadline_s)
+
+
+async def called(
+    function: Callable[..., Awaitable[Any]], connection: Connection, key: str | None, *, deadline_s: float, **more: Any
+) -> Any:
+    """Return what one of litellm's own functions returns, which sends exactly one request."""
+    return await function(
+        model=connection.model,
+        api_base=connection.api_base,
+        api_key=key,
+        timeout=deadline_s,
+        max_retries=0,  # the pipeline owns retries; two libraries below would add theirs
+        num_retries=0,
+        **more,
+    )
+
+
+async def run(connection: Connection, ask: Callable[[ModuleType, str | None], Awaitable[T]], *, deadline_s: float) -> T:
+    """Return what `ask` makes of litellm and the connection's key: exactly one provider call.
+
     The wall clock is ours: a provider that sends a byte a second is cut off too. The key is read from its variable at
     each call.
 
@@ -119,17 +150,9 @@ async def call(function_name: str, connection: Connection, *, deadline_s: float,
     key = _key(connection)
     try:
         async with asyncio.timeout(deadline_s) as clock:
-            function = getattr(await _loaded(connection, deadline_s), function_name)
+            litellm = await _loaded(connection, deadline_s)
             with _on_its_way():
-                return await function(
-                    model=connection.model,
-                    api_base=connection.api_base,
-                    api_key=key,
-                    timeout=deadline_s,
-                    max_retries=0,  # the pipeline owns retries; two libraries below would add theirs
-                    num_retries=0,
-                    **arguments,
-                )
+                return await ask(litellm, key)
     except PipelineError:
         raise
     except Exception as error:  # litellm's errors have no base class of their own
@@ -177,7 +200,7 @@ def _key(connection: Connection) -> str | None:
 
 def usage_of(response: Any) -> dict[str, int] | None:
     """Return the token counts that the provider reported (`input_tokens`, `output_tokens`), or None."""
-    usage = getattr(response, "usage", None)
+    usage = response.get("usage") if isinstance(response, Mapping) else getattr(response, "usage", None)
     found: dict[str, int] = {}
     for name, theirs in TOKEN_NAMES.items():
         counts = [_count(usage, their) for their in theirs]
@@ -196,7 +219,11 @@ def _count(usage: Any, name: str) -> int | None:
 def cost_of(response: Any, connection: Connection) -> float | None:
     """Return the call's price in dollars: as the provider reported it or by litellm's list; None when unknown."""
     hidden = getattr(response, "hidden_params", None) or getattr(response, "_hidden_params", None) or {}
-    cost = hidden.get("response_cost")
+    return cost_from(hidden.get("response_cost"), connection)
+
+
+def cost_from(cost: Any, connection: Connection) -> float | None:
+    """Return a price that litellm found, None where it is no amount, or 0 for a model that it does not list."""
     if isinstance(cost, bool) or not isinstance(cost, int | float) or not math.isfinite(cost) or cost < 0:
         return None
     if cost == 0 and not _is_listed(connection.model):
@@ -216,6 +243,7 @@ async def close() -> None:
     """
     if not _library.cache_info().currsize or _library().calls:
         return
+    await model_http.close()
     litellm = _library().litellm
     await litellm.close_litellm_async_clients()
     litellm.in_memory_llm_clients_cache.flush_cache()

@@ -47,9 +47,17 @@ class Reply:
     """Half of the body, then the connection is closed."""
     drop: bool = False
     """The connection is closed without one byte."""
+    flood_bytes: int = 0
+    """So many bytes of white space before the body."""
+    claims_bytes: int | None = None
+    """A Content-Length that is not the body's."""
+
+    def data(self, path: str, asked: Asked) -> bytes:
+        """Return the HTTP body."""
+        return self.body if isinstance(self.body, bytes) else self.text(path, asked).encode()
 
     def text(self, path: str, asked: Asked) -> str:
-        """Return the HTTP body."""
+        """Return the HTTP body as text."""
         body = self.body(asked) if callable(self.body) else self.body
         if body is None:
             body = self._good(path, asked)

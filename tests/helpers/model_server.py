@@ -24,6 +24,7 @@ MARKER = re.compile(r"doc:([^\s\"#\\]+)#([\w-]+)")
 START_S = 10.0
 KEEP_ALIVE_S = 75.0
 BODY_BYTES_MAX = 16 * 1024 * 1024
+FLOOD_PIECE_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True)
@@ -145,8 +146,12 @@ async def _replied(http: web.Request, request: Request, reply: Reply) -> web.Str
         await asyncio.Event().wait()
     if reply.drop:
         return _dropped(http)
-    data = reply.text(request.path, request.body).encode()
+    data = reply.data(request.path, request.body)
     headers = {"content-type": "application/json", **reply.headers}
+    if reply.flood_bytes:
+        return await _flooded(http, reply, data, headers)
+    if reply.claims_bytes is not None:
+        return await _misclaimed(http, reply, data, headers)
     if reply.drip_s is None and not reply.cut:
         return web.Response(status=reply.status, body=data, headers=headers)
     response = web.StreamResponse(status=reply.status, headers={**headers, "content-length": str(len(data))})
@@ -158,6 +163,28 @@ async def _replied(http: web.Request, request: Request, reply: Reply) -> web.Str
         await response.write(data[index : index + 1])
         await asyncio.sleep(reply.drip_s or 0)
     return response
+
+
+async def _flooded(http: web.Request, reply: Reply, data: bytes, headers: dict[str, str]) -> web.StreamResponse:
+    """Send white space in chunks, as much as the client takes, and then the body."""
+    response = web.StreamResponse(status=reply.status, headers=headers)
+    response.enable_chunked_encoding()
+    await response.prepare(http)
+    piece = b" " * FLOOD_PIECE_BYTES
+    for _ in range(-(-reply.flood_bytes // len(piece))):
+        await response.write(piece)
+    await response.write(data)
+    return response
+
+
+async def _misclaimed(http: web.Request, reply: Reply, data: bytes, headers: dict[str, str]) -> web.StreamResponse:
+    """Send the body behind a head with another length, and close the connection."""
+    lines = [f"HTTP/1.1 {reply.status} X", *(f"{name}: {value}" for name, value in headers.items())]
+    head = "\r\n".join([*lines, f"content-length: {reply.claims_bytes}", "", ""])
+    assert http.transport is not None
+    http.transport.write(head.encode() + data)
+    http.transport.close()
+    return web.Response()
 
 
 def _dropped(http: web.Request) -> web.StreamResponse:

@@ -6,6 +6,7 @@ litellm is a decision to be looked at, not a bug by itself.
 """
 
 import json
+import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -14,7 +15,15 @@ import model_server
 import pytest
 from model_replies import Reply
 
-from evaluators import chat_prompt, chat_shapes, chat_sheet, models, validation
+from evaluators import (
+    chat_adapters,
+    chat_prompt,
+    chat_shapes,
+    chat_sheet,
+    models,
+    provider_requests,
+    validation,
+)
 from evaluators.chat import Chat
 from evaluators.chat_settings import Settings
 from evaluators.chat_shapes import Mode
@@ -145,6 +154,98 @@ async def test_a_family_gets_what_it_takes(server: model_server.Server, model: s
     assert has(request.body, "temperature") == expected.temperature
     assert bool(evaluator.mode.thinking) == expected.thinking
     assert json.dumps(request.body).count("The site is down.") == 1
+
+
+WAYS = {
+    "cerebras/llama-3.3-70b": "adapter",
+    "dashscope/qwen-max": "adapter",
+    "deepinfra/meta-llama/Llama-3.3-70B-Instruct": "adapter",
+    "github/gpt-4o": "adapter",
+    "hyperbolic/x": "adapter",
+    "litellm_proxy/x": "adapter",
+    "llamafile/x": "adapter",
+    "moonshot/kimi-k2": "adapter",
+    "nebius/x": "adapter",
+    "novita/x": "adapter",
+    "nvidia_nim/meta/llama3-70b-instruct": "adapter",
+    "sambanova/Meta-Llama-3.1-8B-Instruct": "adapter",
+    "ollama/llama3.1": "adapter",
+    "cohere/command-r-plus": "adapter",
+    **dict.fromkeys(FAMILIES, "adapter"),
+    "openai/gpt-5-pro": "acompletion",
+    "openai/responses/gpt-4.1-mini": "acompletion",
+    "huggingface/meta-llama/Llama-3.3-70B-Instruct": "acompletion",
+    "databricks/databricks-claude-sonnet-4": "acompletion",
+    "azure_ai/mistral-large": "acompletion",
+}
+"""Which way a model of each family is asked: by litellm's adapter over our own client, or by `acompletion`."""
+
+OWN = {"host", "user-agent", "content-length", "accept", "accept-encoding", "connection", "content-type"}
+"""Headers of whoever sends; they say nothing to a provider (`x-stainless-…` are those of OpenAI's library)."""
+
+
+def told(request: model_server.Request) -> tuple[str, dict[str, Any], dict[str, str]]:
+    """Return what a request says: path, body, and the headers that are the provider's."""
+    about = {
+        name: value
+        for name, value in request.headers.items()
+        if name not in OWN and not name.startswith(("x-stainless-", "traceparent"))
+    }
+    return request.path, request.body, about
+
+
+@pytest.mark.parametrize("model", WAYS)
+async def test_an_adapter_sends_what_litellm_sends(server: model_server.Server, model: str):
+    """Path, body and headers are those of litellm's own `acompletion`, and exactly one request each."""
+    server.plan = model_replies.error(400, "that is all")
+    evaluator = Chat(Connection(model, server.url, VARIABLE), Settings(), nonce=lambda: "0123456789abcdef")
+    with pytest.raises(errors.PipelineError, match="that is all"):
+        await evaluator.evaluate("The site is down.", ASKED, key="t1", deadline_s=PATIENCE_S)
+    litellm = await models.load()
+    mode = evaluator.mode
+    asked = evaluator._request(mode, evaluator._prompt(ASKED, "t1", letters=mode.with_letters), "The site is down.")
+    where = {"api_base": server.url, "api_key": os.environ[VARIABLE]}
+    with pytest.raises(Exception, match="that is all"):
+        await litellm.acompletion(model=model, max_retries=0, num_retries=0, **where, **asked)
+    ours, theirs = server.requests
+
+    assert told(ours) == told(theirs)
+    assert ("facetline" in ours.headers["user-agent"]) == (WAYS[model] == "adapter")
+
+
+DEFAULT_PLACES = {
+    "openai/gpt-4.1-mini": ("OPENAI_API_KEY", "https://api.openai.com/v1/chat/completions"),
+    "anthropic/claude-haiku-4-5": ("ANTHROPIC_API_KEY", "https://api.anthropic.com/v1/messages"),
+    "gemini/gemini-2.5-flash": (
+        "GEMINI_API_KEY",
+        "https://generativelanguage.googleapis.com/v1beta/models/gemini-2.5-flash:generateContent",
+    ),
+    "mistral/mistral-small-latest": ("MISTRAL_API_KEY", "https://api.mistral.ai/v1/chat/completions"),
+    "groq/llama-3.3-70b-versatile": ("GROQ_API_KEY", "https://api.groq.com/openai/v1/chat/completions"),
+    "openrouter/x/y": ("OPENROUTER_API_KEY", "https://openrouter.ai/api/v1/chat/completions"),
+    "ollama_chat/llama3.1": ("OLLAMA_API_KEY", "http://localhost:11434/api/chat"),
+    "xai/grok-4": ("XAI_API_KEY", "https://api.x.ai/v1/chat/completions"),
+    "deepseek/deepseek-chat": ("DEEPSEEK_API_KEY", "https://api.deepseek.com/beta/chat/completions"),
+}
+
+
+@pytest.mark.parametrize("model", DEFAULT_PLACES)
+async def test_without_a_table_the_provider_is_asked_as_its_variable_says(model: str, monkeypatch: pytest.MonkeyPatch):
+    """Without api_base and api_key_env the request goes to the provider, with the key of the provider's variable."""
+    variable, url = DEFAULT_PLACES[model]
+    for name in (variable, "OPENAI_API_KEY"):
+        monkeypatch.setenv(name, f"sk-{variable}")
+    litellm = await models.load()
+    adapter = chat_adapters.adapter_of(litellm, Connection(model))
+    assert adapter is not None
+    place = adapter._place(None)
+    assert place is not None
+    known = {"api_base": place.api_base, "api_key": place.api_key, "custom_llm_provider": place.provider}
+    messages = [{"role": "user", "content": "x"}]
+    to, headers, _ = provider_requests.request(chat_adapters._config(place), place, messages, {}, known)
+
+    assert to.partition("?")[0] == url
+    assert any(f"sk-{variable}" in value for value in headers.values())
 
 
 UNMOVED = {
