@@ -177,18 +177,12 @@ class ChatAdapter:
         json_mode: bool,
     ) -> Any:
         """Return a reply in litellm's form."""
-        import httpx
         from litellm.types import utils
 
-        class Parsed(httpx.Response):
-            def json(self, **_: Any) -> Any:
-                return readable
-
-        response = Parsed(reply.status, headers=_kept(reply.headers), content=reply.body, request=_asked(reply.url))
         try:
             return config.transform_response(
                 model=place.model,
-                raw_response=response,
+                raw_response=provider_requests.response_of(reply, readable),
                 model_response=utils.ModelResponse(),
                 logging_obj=provider_requests.Unlogged(optional),
                 request_data=body,
@@ -222,18 +216,6 @@ def adapter_of(litellm: ModuleType, connection: Connection) -> ChatAdapter | Non
     """Return the adapter that asks a connection's model, None where `acompletion` has to."""
     provider = connection.model.partition("/")[0]
     return ChatAdapter(litellm, connection, provider) if provider in PROVIDERS else None
-
-
-def _kept(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return headers that still hold of a body that was read and decompressed."""
-    gone = ("content-encoding", "content-length", "transfer-encoding")
-    return {name: value for name, value in headers.items() if name not in gone}
-
-
-def _asked(url: str) -> Any:
-    import httpx
-
-    return httpx.Request("POST", url)
 
 
 def _config(place: Place) -> Any:

@@ -6,10 +6,12 @@ that answered.
 """
 
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
-from evaluators import connections, decision_wire, long_bodies, models
+from evaluators import connections, decision_adapters, decision_wire, long_bodies, models
 from evaluators.contract import Evaluated, Identity, Limits
+from evaluators.decision_adapters import Decided
 from evaluators.models import Connection
 from facets.errors import EvaluationFailed, EvaluatorMisconfigured, Spent, nearest
 from facets.questions import Question
@@ -98,20 +100,28 @@ class Decisions:
         """
         del key
         fitted = long_bodies.fit(body, tokens_max=self._room(questions), policy=self._long_body)
-        response = await models.call(
-            self._form.function,
-            self._connection,
-            deadline_s=deadline_s,
-            **self._form.arguments(fitted.text, questions),
-        )
-        model = getattr(response, "model", None) or self._connection.model
-        spent = Spent(model, models.usage_of(response), models.cost_of(response, self._connection))
+        found = await self._decided(self._form.arguments(fitted.text, questions), deadline_s)
+        model = getattr(found.response, "model", None) or self._connection.model
+        spent = Spent(model, found.usage, found.cost_usd)
         try:
-            read = self._form.read(response, questions, self._provider)
+            read = self._form.read(found.response, questions, self._provider)
         except EvaluationFailed as error:
             error.spent = spent  # the call was made, and is paid for
             raise
         return Evaluated(read.answers, model, read.source(), spent.usage, spent.cost_usd, fitted.notes)
+
+    async def _decided(self, asked: dict[str, Any], deadline_s: float) -> Decided:
+        """Send one request, through litellm's adapter for the provider or else its own function."""
+
+        async def ask(litellm: ModuleType, key: str | None) -> Decided:
+            found = await decision_adapters.decide(litellm, self._connection, key, asked)
+            if found is not None:
+                return found
+            function = getattr(litellm, self._form.function)
+            response = await models.called(function, self._connection, key, deadline_s=deadline_s, **asked)
+            return Decided(response, models.usage_of(response), models.cost_of(response, self._connection))
+
+        return await models.run(self._connection, ask, deadline_s=deadline_s)
 
     async def close(self) -> None:
         """Close the connections; safe to call twice."""

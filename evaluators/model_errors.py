@@ -235,11 +235,11 @@ def _too_many(said: _Said, variable: str) -> PipelineError:
 
 
 def _by_status(said: _Said) -> PipelineError | None:
+    if said.status in (None, HTTPStatus.INTERNAL_SERVER_ERROR) and UNEXPECTED.search(said.words):
+        return _unexpected(said)
     if said.status is None:
         away = said.kinds & {"APIConnectionError", "OSError", "HTTPError", "TransportError", "ClientError"}
         return EvaluatorUnavailable(said.because()) if away else None
-    if said.status == HTTPStatus.INTERNAL_SERVER_ERROR and UNEXPECTED.search(said.words):
-        return _unexpected(said)
     if HTTPStatus.MULTIPLE_CHOICES <= said.status < HTTPStatus.BAD_REQUEST:
         return EvaluatorMisconfigured(said.because(_redirected(said)))
     if said.is_unreached:
