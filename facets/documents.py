@@ -62,6 +62,7 @@ class EventReason(StrEnum):
     EXPIRED = "expired"
     SUPERSEDED = "superseded"
     LOG_TRUNCATED = "log_truncated"
+    UNDECODABLE = "undecodable"
 
 
 @dataclass(frozen=True, slots=True)

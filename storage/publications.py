@@ -1,7 +1,8 @@
 """Publishing the feed to a topic: one elected sender, a position that never goes back, and what could not be sent.
 
-Sending happens outside of any transaction: feed rows first, then `advance`. Whoever dies in between sends them again,
-and readers find the same versions. A sender that lost its lease to another changes nothing any more.
+Sending happens outside of any transaction: feed rows first, then `advance` from the position that they were read at.
+Whoever dies in between sends them again, and readers find the same versions. A sender that lost its lease to another,
+or whose position is not what it was, changes nothing.
 """
 
 from collections.abc import Collection
@@ -47,14 +48,20 @@ def resign(tx: engine.Tx, topic: str, owner: str) -> None:
     tx.execute(ours.values(owner=None, lease_until_ms=None))
 
 
-def advance(tx: engine.Tx, topic: str, owner: str, position: int) -> bool:
-    """Record that everything up to `position` was sent; False, and no change, when another is the sender by now.
+def advance(tx: engine.Tx, topic: str, owner: str, position: int, *, start: int) -> bool:
+    """Record that everything after `start` and up to `position` was sent; False, and no change, when it is not so.
 
-    A lower position than the recorded one changes nothing either.
+    It is not when another is the sender by now, or when the recorded position is not `start` any more: the store was
+    restored meanwhile, or somebody else has sent.
     """
-    ours = sa.update(_PUBLICATIONS).where(_P.topic == topic, _P.owner == owner)
-    furthest = sa.case((_P.feed_position > position, _P.feed_position), else_=position)
-    return tx.execute(ours.values(feed_position=furthest).returning(_P.topic)).first() is not None
+    ours = sa.update(_PUBLICATIONS).where(_P.topic == topic, _P.owner == owner, _P.feed_position == start)
+    return tx.execute(ours.values(feed_position=max(start, position)).returning(_P.topic)).first() is not None
+
+
+def own_position(tx: engine.Tx, topic: str, owner: str) -> int | None:
+    """Return how far the feed has been sent; None when another is the sender by now."""
+    ours = sa.select(_P.feed_position).where(_P.topic == topic, _P.owner == owner)
+    return tx.execute(ours).scalar_one_or_none()
 
 
 def position(tx: engine.Tx, topic: str) -> int:

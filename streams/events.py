@@ -18,6 +18,7 @@ from facets.definitions import Definition, Definitions
 from facets.documents import EventReason, Record, Status
 from storage import events
 from streams import imported
+from streams.undecodable import Undecodable
 
 WRITTEN = "facetline.document.written.v1"
 IMPORTED = "facetline.document.imported.v1"
@@ -204,6 +205,10 @@ def decode(raw: events.Raw, position: events.Position, definitions: Definitions)
     """
     reading = _Reading(raw, position)
     reading.source, reading.id = _identity(position)
+    if isinstance(raw.value, Undecodable):
+        span = f"{position.offset} to {raw.value.end - 1}"
+        said = f"the batch of offsets {span} cannot be decoded: {raw.value.reason}; its producer must send it otherwise"
+        return _event(reading, None, EventReason.UNDECODABLE, said)
     try:
         content = _read(reading, definitions)
     except _Rejected as rejected:

@@ -28,7 +28,7 @@ from streams.settings import KafkaSettings
 from streams.write_worker import WriteWorker
 
 if TYPE_CHECKING:
-    from streams.faust_app import DocumentsApp
+    from streams.faust_app import AssignmentListener, DocumentsApp
 
 INBOX_EVENTS_MAX = 1_000
 BATCH_BYTES_MAX = 16 * 1024 * 1024
@@ -41,6 +41,8 @@ SILENT_CHECKS_MAX = 3
 START_LIMIT_S = 120.0
 """A membership that has not been assigned anything, not even nothing, by then is made anew."""
 STOP_LIMIT_S = 20.0
+WAITING_STOP_S = 1.0
+"""The same while a batch waits for a store, a broker or a person: it comes again, nothing is gained by waiting."""
 RETRY_FIRST_S = 1.0
 RETRY_MOST_S = 15.0
 
@@ -103,13 +105,18 @@ class FaustWorker:
         *,
         commit_interval_s: float | None = None,
         check_s: float = CHECK_S,
+        on_assigned: "AssignmentListener | None" = None,
     ) -> None:
-        """Consume `topic`; `commit_interval_s` is Faust's own by default."""
+        """Consume `topic`; `commit_interval_s` is Faust's own by default.
+
+        `on_assigned` hears of every assignment that this worker may begin to work on.
+        """
         self._settings = settings
         self._topic = topic
         self._worker = worker
         self._commit_interval_s = commit_interval_s
         self._check_s = check_s
+        self._on_assigned = on_assigned or (lambda _partitions: None)
         self._app: DocumentsApp | None = None
         self.partitions: frozenset[int] | None = None
         """The partitions assigned to us; None while we are no member of the group."""
@@ -161,7 +168,7 @@ class FaustWorker:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if stop.is_set():  # the committer ends by itself, after the batch in hand
-                await asyncio.wait(tasks[1:2], timeout=STOP_LIMIT_S)
+                await asyncio.wait(tasks[1:2], timeout=STOP_LIMIT_S if self._worker.waiting is None else WAITING_STOP_S)
         finally:
             self.partitions = None
             await _end(tasks)
@@ -174,6 +181,7 @@ class FaustWorker:
         self.partitions = partitions
         self._ended = None
         log.info("partitions_assigned", topic=self._topic, partitions=sorted(partitions))
+        self._on_assigned(partitions)
 
     async def _live(self, app: "DocumentsApp") -> None:
         """Start Faust, and return only by an error: when it has stopped or crashed."""
@@ -262,7 +270,8 @@ class _Committer:
 
     def _acknowledge(self, batch: Sequence[Delivered]) -> None:
         for one in batch:
-            if self._app.is_current(one.event):
+            # What stands still is not acknowledged, so that lag tools show it too.
+            if self._app.is_current(one.event) and one.record.partition not in self._worker.stopped:
                 one.event.ack()
 
 

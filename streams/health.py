@@ -114,7 +114,14 @@ def _consuming(members: Members) -> list[Check]:
     else:
         others = "no partition now: others have them, or they are being handed over"
         assignment = Check("assignment", "ok", f"{others}; calls evaluators, and stands by")
-    return [assignment, Check("consumer", "failed", f"waits: {waits_for}") if waits_for else _fine("consumer")]
+    consumer = Check("consumer", "failed", f"waits: {waits_for}") if waits_for else _fine("consumer")
+    return [assignment, consumer, *_unreadable(members)]
+
+
+def _unreadable(members: Members) -> list[Check]:
+    """Return a failed check when partitions stand still because what they hold cannot be read."""
+    stopped = members.writer.stopped if members.writer is not None else {}
+    return [Check("records", "failed", "; ".join(reason for _, reason in sorted(stopped.items())))] if stopped else []
 
 
 def _publishing(members: Members) -> list[Check]:

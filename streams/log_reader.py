@@ -18,6 +18,7 @@ from facets import errors
 from storage.events import Raw
 from streams import kafka_clients
 from streams.settings import KafkaSettings
+from streams.undecodable import Undecodable
 
 WAIT_S = 10.0
 """How long one question may take."""
@@ -25,6 +26,19 @@ STOP_S = 5.0
 POLL_MS = 500
 SLICE_BYTES_MAX = 16 * 1024 * 1024
 """A slice ends early at about this size: 500 records of 4 MB each would be 2 GB."""
+
+
+class Unreadable(errors.PipelineError):
+    """What a partition holds at `offset` cannot be read, while the broker answers; what to do is in the message."""
+
+    def __init__(self, topic: str, partition: int, offset: int, reason: str, *, end: int) -> None:
+        super().__init__(
+            f"{topic}, partition {partition} cannot be read at offset {offset}: {reason}. Make a replica that has it"
+            f" whole the leader (kafka-leader-election); if none has, delete the records below {end} with"
+            " kafka-delete-records: those not applied become one dead letter"
+        )
+        self.partition = partition
+        self.offset = offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +74,15 @@ class Log(Protocol):
         ...
 
     async def read(self, partition: int, start: int, end: int, *, records_max: int) -> LogSlice:
-        """Return what stands in `[start, end)`, or its beginning; a slice that ends at `start` says "not now"."""
+        """Return what stands in `[start, end)`, or its beginning; a slice that ends at `start` says "not now".
+
+        Raises:
+            Unreadable: what stands at `start` cannot be read.
+        """
+        ...
+
+    async def partitions(self) -> int:
+        """Return how many partitions the topic has now; 0 when there is no such topic."""
         ...
 
 
@@ -117,14 +139,28 @@ class KafkaLog:
             end = await consumer.end_offsets(places)
             return {place.partition: Bounds(int(first[place]), int(end[place])) for place in places}
 
+    async def partitions(self) -> int:
+        """Return how many partitions the topic has now, by the broker's own word; 0 when there is no such topic.
+
+        Raises:
+            BrokerUnavailable: no answer in time.
+        """
+        async with self._ask() as consumer:
+            client = consumer._client  # noqa: SLF001 (aiokafka is pinned for this)
+            client.set_topics([self.topic])
+            if not await client.force_metadata_update():
+                raise errors.BrokerUnavailable(f"Kafka does not say how many partitions {self.topic} has")
+            return len(client.cluster.partitions_for_topic(self.topic) or ())
+
     async def read(self, partition: int, start: int, end: int, *, records_max: int) -> LogSlice:
         """Return what stands in `[start, end)`, at most `records_max` records and about 16 MiB of them.
 
         `end` must not lie above what `bounds` said: what is not there yet would be waited for until the time is up.
-        A slice that ends at `start` means that the log no longer has that offset, or was too slow: ask `bounds` again.
+        A slice that ends at `start` means that the log no longer has that offset: ask `bounds` again.
 
         Raises:
             BrokerUnavailable: no connection in time.
+            Unreadable: what stands at `start` is damaged, or the broker gives nothing there.
         """
         place = aiokafka.TopicPartition(self.topic, partition)
         async with self._ask() as consumer:
@@ -158,11 +194,21 @@ class KafkaLog:
             for record in got.get(place, ()):
                 if record.offset >= end:
                     return found, end
+                if isinstance(record.value, Undecodable) and record.value.damaged:
+                    if found:
+                        return found, record.offset
+                    raise self._damaged(record)
                 found.append(LogRecord(place.partition, record.offset, raw_of(record)))
                 size += len(record.value or b"") + len(record.key or b"")
             # Markers, aborted records and compacted ones only show in the position moving past them.
             seen = max(seen, await consumer.position(place))
+        if seen <= start < end:
+            raise Unreadable(self.topic, place.partition, start, "the broker gives nothing there", end=start + 1)
         return found, seen
+
+    def _damaged(self, record: Any) -> Unreadable:
+        reason = f"the batch is damaged ({record.value.reason})"
+        return Unreadable(self.topic, record.partition, record.offset, reason, end=record.value.end)
 
     @asynccontextmanager
     async def _ask(self) -> AsyncIterator[aiokafka.AIOKafkaConsumer]:

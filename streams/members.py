@@ -21,12 +21,14 @@ class Members:
     """The parts of one worker; None is what has not been started yet.
 
     `partitions` is the number of all partitions of the documents topic. `waits_for` says what the start waits for.
+    `address` is where its health is served, None when nowhere.
     """
 
     settings: "Settings"
     project: "Project"
     store: "Store | None" = None
     partitions: int | None = None
+    address: tuple[str, int] | None = None
     work: "Classifying | None" = None
     writer: "WriteWorker | None" = None
     consumer: "FaustWorker | None" = None

@@ -54,7 +54,7 @@ async def ready(pipeline: "Pipeline", views: LiveViews, standing: Standing, *, f
     view = _view(views) if following else Check("view", "failed", ENDED)
     found = [
         _stop(standing),
-        _store(views),
+        _store(views, pipeline.settings.runtime),
         *_working(pipeline),
         *_broker(standing),
         view,
@@ -69,14 +69,15 @@ def _stop(standing: Standing) -> Check | None:
     return Check("stop", "failed", "told to stop; running requests get their grace period")
 
 
-def _store(views: LiveViews) -> Check:
+def _store(views: LiveViews, runtime: str) -> Check:
     age_s = views.age_s()
     if age_s is None:
         return Check("store", "failed", views.problem or "not seen yet")
     if views.problem is None and views.busy_s() < SLOW_S:
         return Check("store", "ok", "answers")
     problem = views.problem or f"one look has taken {views.busy_s():.0f} s"
-    return Check("store", "degraded", f"{problem}; searches go on as of {age_s:.0f} s ago, writes are refused")
+    writes = "writes are refused" if runtime == "local" else "writes go to the log and are applied once it is back"
+    return Check("store", "degraded", f"{problem}; searches go on as of {age_s:.0f} s ago, {writes}")
 
 
 def _working(pipeline: "Pipeline") -> list[Check]:

@@ -5,11 +5,15 @@ reading never touch a broker or a model.
 """
 
 import asyncio
+import contextlib
+import functools
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+import structlog
 
 from facets import documents, errors, tokens
 from facets.definitions import Definition, Definitions
@@ -31,10 +35,15 @@ if TYPE_CHECKING:
     from streams.classifying import Classifying
     from streams.data_lock import Holder
 
+log = structlog.get_logger(__name__)
 T = TypeVar("T")
 Wait = Literal["none", "applied", "answered"]
 POLL_FIRST_S = 0.01
 POLL_MOST_S = 0.5
+LOOK_S = 2.0
+"""How long one look at the store may take while a reply waits for what it says."""
+LOOK_FIRST_S = 0.5
+"""The same when the time is up already: one look is always made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,27 +205,39 @@ class Pipeline:
         return await self._writer.append(sent)
 
     async def _send_one(self, sent: Sent, wait: Wait, timeout_s: float) -> dict[str, Any]:
-        ends = time.monotonic() + timeout_s
+        """Append an event and return what became of it.
+
+        Once the log has it, a store that is away takes nothing back: the reply then says that it was acknowledged, at
+        the latest when the write's deadline has passed.
+        """
+        waiting = _Waiting.of(timeout_s, self.settings.write_deadline_s)
         known = await self._writer.append([sent])
         event = sent.event
-        outcome = known[0] if known else None if wait == "none" else await self._outcome(event, ends)
+        outcome = known[0] if known else None if wait == "none" else await self._outcome(event, waiting)
         if outcome is None:
             token = tokens.EventToken(self.store.store_id, event.source, event.id)
             return {"uri": event.uri, "event_id": event.id, "token": tokens.encode(token)}
         refusal = _refusal(outcome)
         if refusal is not None:
             raise refusal
-        return await self._written(outcome, event.collection or "", wait, ends)
+        reply = await self._written(outcome, event.collection or "", wait, waiting)
+        return {**reply, "event_id": event.id}
 
-    async def _outcome(self, event: events.Event, ends: float) -> events.Outcome | None:
-        """Return the event's outcome; None when it has none by `ends` (monotonic seconds)."""
+    async def _outcome(self, event: events.Event, waiting: "_Waiting") -> events.Outcome | None:
+        """Return the event's outcome; None when it has none in time, or the store does not say."""
 
         async def look() -> events.Outcome | None:
             return await self.store.read(outcomes.find, event.source, event.id, event.digest)
 
-        return await poll(look, ends)
+        try:
+            return await poll(functools.partial(waiting.bounded, look), waiting.ends)
+        except errors.StoreUnavailable as error:
+            log.warning("outcome_not_known", id=event.id, uri=event.uri, reason=error.message)
+            return None
 
-    async def _written(self, outcome: events.Outcome, collection: str, wait: Wait, ends: float) -> dict[str, Any]:
+    async def _written(
+        self, outcome: events.Outcome, collection: str, wait: Wait, waiting: "_Waiting"
+    ) -> dict[str, Any]:
         uri = outcome.uri or ""
         if outcome.version is None:  # a delete of what never was
             return {"uri": uri, "status": Status.DELETED.value}
@@ -229,19 +250,20 @@ class Pipeline:
             "facets": None,
             "reason": None,
         }
-        if wait == "answered":
-            await self._wait_settled(uri, outcome.indexed_as or 0, collection, ends)
-        document = await self.store.read(documents_.get, uri)
-        if document is None or document.indexed_as != outcome.indexed_as:
-            reply["status"] = "superseded"
-        else:
-            reply.update(_shown(document))
+        with contextlib.suppress(errors.StoreUnavailable):  # it is applied, whatever else could be told
+            if wait == "answered":
+                await self._wait_settled(uri, outcome.indexed_as or 0, collection, waiting)
+            document = await waiting.bounded(functools.partial(self.store.read, documents_.get, uri))
+            if document is None or document.indexed_as != outcome.indexed_as:
+                reply["status"] = "superseded"
+            else:
+                reply.update(_shown(document))
         version = max(outcome.version, int(reply["version"]))
         if reply["status"] == Status.DELETED.value:
             reply = {name: reply[name] for name in ("uri", "version", "indexed_as", "status")}
         return {**reply, "token": tokens.encode(tokens.WriteToken(self.store.store_id, uri, version))}
 
-    async def _wait_settled(self, uri: str, indexed_as: int, collection: str, ends: float) -> None:
+    async def _wait_settled(self, uri: str, indexed_as: int, collection: str, waiting: "_Waiting") -> None:
         """Wait until `indexed_as` is settled or passed, or nobody will ask about it for longer than one would wait."""
 
         async def look() -> object:
@@ -250,7 +272,7 @@ class Pipeline:
             stands = await standstill.of(self, collection)
             return True if stands is not None and stands.lasts else None
 
-        await poll(look, ends)
+        await poll(functools.partial(waiting.bounded, look), waiting.ends)
 
     async def get(self, uri: str) -> dict[str, Any]:
         """Return a document whole; `"outdated": true` is there where it was answered under another definition.
@@ -365,6 +387,34 @@ class Pipeline:
         what = "set of questions or the evaluator" if own.fingerprint != active.fingerprint else "definition"
         said = f"collection '{collection}': the {what} in {self.settings.config} differs from the active one"
         return [f"{said}; 'facetline collections apply' makes it active"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """How long a write's reply may wait, in monotonic seconds: until `ends`, for a silent store until `deadline`."""
+
+    ends: float
+    deadline: float
+
+    @classmethod
+    def of(cls, timeout_s: float, deadline_s: float) -> "_Waiting":
+        """Return it for a write that begins now."""
+        now = time.monotonic()
+        return cls(now + timeout_s, now + deadline_s)
+
+    async def bounded(self, look: Callable[[], Awaitable[T]]) -> T:
+        """Look at the store, for as long as a reply may still wait for it.
+
+        Raises:
+            StoreUnavailable: it did not answer in time. The look itself may go on in its thread.
+        """
+        now = time.monotonic()
+        limit_s = max(min(self.ends, max(self.deadline, now + LOOK_S)) - now, LOOK_FIRST_S)
+        try:
+            async with asyncio.timeout(limit_s):
+                return await look()
+        except TimeoutError as error:
+            raise errors.StoreUnavailable(f"the store did not answer within {limit_s:.1f} s") from error
 
 
 def new_id() -> str:

@@ -1,8 +1,9 @@
 """The feed to the facets topic, and dead letters to theirs: one elected sender, at least once, newest last per key.
 
-In order: 1. read what follows the recorded position; 2. send it in one transaction; 3. record the position. Killed
-between 2 and 3 it is sent again, with the same versions. A sender that was only asleep is fenced by its successor.
-A record that Kafka will never take is set aside, tried again alone, and shown; it holds nothing up.
+In order: 1. read the recorded position and what follows it; 2. send that in one transaction; 3. move the position, from
+where it was read. Killed between 2 and 3 it is sent again, with the same versions. A sender that was only asleep is
+fenced by its successor. A record that Kafka will never take is set aside, tried again alone, and shown; it holds
+nothing up.
 """
 
 import asyncio
@@ -130,14 +131,17 @@ class Publisher:
         for _ in range(NUMBERINGS_MAX):
             if await self._store.write(feed.number) < feed.NUMBERED_MAX:
                 break
-        records = await self._store.read(feed.read, self.position or 0, RECORDS_MAX)  # 1
+        start, records = await self._store.read(_unsent, self._names.facets, self._owner)  # 1
+        if start is None:
+            raise transactions.Fenced
+        self.position = start
         if not records:
             return 0
         self._failpoint("publish.before_send")
         failed = await self._send(self._names.facets, records, events.encode_record)  # 2
         self._failpoint("publish.after_send")
         ours = await self._store.write(  # 3
-            _mark, self._names.facets, self._owner, records, {records[index].uri: said for index, said in failed}
+            _mark, self._names.facets, self._owner, start, records, {records[index].uri: said for index, said in failed}
         )
         self._failpoint("publish.after_mark")
         if not ours:
@@ -213,9 +217,15 @@ class Publisher:
         return failed
 
 
-def _mark(tx: Tx, topic: str, owner: str, records: Sequence[Record], failed: dict[str, str]) -> bool:
-    """Record what was sent and what was not, in one transaction; False when another is the sender by now."""
-    if not publications.advance(tx, topic, owner, records[-1].feed_seq):
+def _unsent(tx: Tx, topic: str, owner: str) -> tuple[int | None, list[Record]]:
+    """Return the position of the store itself, None when another is the sender by now, and what follows it."""
+    start = publications.own_position(tx, topic, owner)
+    return start, [] if start is None else feed.read(tx, start, RECORDS_MAX)
+
+
+def _mark(tx: Tx, topic: str, owner: str, start: int, records: Sequence[Record], failed: dict[str, str]) -> bool:
+    """Record what was sent and what was not, in one transaction; False when the position is not ours to move so."""
+    if not publications.advance(tx, topic, owner, records[-1].feed_seq, start=start):
         return False
     publications.clear(tx, topic, [record.uri for record in records if record.uri not in failed])
     for uri, message in failed.items():

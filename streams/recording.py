@@ -13,19 +13,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import aiokafka
+import structlog
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from facets import errors
 from streams import kafka_clients, topics
 from streams.event_files import Recorded
-from streams.log_reader import Bounds, KafkaLog, raw_of
+from streams.log_reader import Bounds, KafkaLog, Unreadable, raw_of
 from streams.settings import KafkaSettings
+from streams.undecodable import Undecodable
 
 CHUNK = 500
 POLL_MS = 500
 WAIT_S = 30.0
 """How long a log that should have more may give nothing."""
 STOP_S = 5.0
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +55,11 @@ async def spans(
     wanted = sorted({*partitions} or {*(starts or {})} or range(counts[topic]))
     if wanted[-1] >= counts[topic]:
         raise errors.InvalidQuery(f"topic {topic} has no partition {wanted[-1]}; it has 0 to {counts[topic] - 1}")
-    log = KafkaLog(settings, topic)
+    source = KafkaLog(settings, topic)
     try:
-        found = await log.all_bounds(wanted)
+        found = await source.all_bounds(wanted)
     finally:
-        await log.stop()
+        await source.stop()
     return {partition: _span(partition, found[partition], (starts or {}).get(partition)) for partition in wanted}
 
 
@@ -96,6 +100,7 @@ class Recorder:
 
         Raises:
             BrokerUnavailable: the broker no longer answers; go on later from `at`.
+            Unreadable: a batch is damaged.
         """
         if not self._follow and all(span.start >= span.end for span in self._wanted.values()):
             return
@@ -161,6 +166,8 @@ class Recorder:
         return position >= end
 
     def _recorded(self, record: Any) -> Recorded:
+        if isinstance(record.value, Undecodable):
+            self._judge(record)
         return Recorded(
             topic=record.topic,
             partition=record.partition,
@@ -168,6 +175,25 @@ class Recorder:
             raw=raw_of(record),
             incarnation=self._incarnations.get(record.partition),
             timestamp_type=record.timestamp_type,
+        )
+
+    def _judge(self, record: Any) -> None:
+        """Let a batch pass that its producer sent so: its bytes are recorded as the value of one record.
+
+        Raises:
+            Unreadable: it is damaged.
+        """
+        value = record.value
+        if value.damaged:
+            reason = f"the batch is damaged ({value.reason}); record what follows it with --from-offsets"
+            raise Unreadable(self._topic, record.partition, record.offset, reason, end=value.end)
+        log.warning(
+            "batch_not_decoded",
+            topic=self._topic,
+            partition=record.partition,
+            offset=record.offset,
+            end=value.end,
+            reason=value.reason,
         )
 
     def _places(self) -> list[aiokafka.TopicPartition]:

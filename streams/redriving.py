@@ -13,6 +13,8 @@ from storage import dead_letters, events
 from streams import events as wire
 from streams.pipeline import Pipeline, Sent
 
+IMPOSSIBLE = ("log_truncated", "undecodable")
+"""Reasons of letters that stand for records which no longer exist, or never were such."""
 CHUNK = 100
 Going = tuple[events.DeadLetter, Sent]
 
@@ -50,7 +52,7 @@ async def _send(pipeline: Pipeline, active: Definitions, letters: Sequence[event
     results: list[dict[str, Any]] = []
     going: list[Going] = []
     for letter in letters:
-        if letter.reason == "log_truncated":  # it stands for records that no longer exist
+        if letter.reason in IMPOSSIBLE:
             results.append({"id": letter.id, "outcome": "impossible", "reason": letter.reason})
         elif await pipeline.store.write(dead_letters.mark_redriven, letter):
             going.append((letter, _again(letter, active)))

@@ -38,6 +38,8 @@ class TopicReport:
     partitions: int
     differs: tuple[str, ...] = ()
     created: bool = False
+    compression: str = "producer"
+    """How the broker stores the topic's batches: by one codec, or (`producer`) as they were sent."""
 
 
 def topic_names(prefix: str) -> TopicNames:
@@ -72,6 +74,9 @@ def configurations(names: TopicNames) -> dict[str, dict[str, str]]:
 # What the pipeline's promises rest on; retention is the operator's own business.
 _RELIED_ON = ("cleanup.policy", "message.timestamp.type")
 _AT_LEAST = "max.message.bytes"
+_COMPRESSION = "compression.type"
+_COMPRESSIONS = ("producer", "uncompressed", "none", "gzip", "snappy", "lz4", "zstd")
+"""What Kafka has, all of which our consumers read."""
 
 
 async def create_topics(settings: KafkaSettings, *, wait_s: float = WAIT_S) -> list[TopicReport]:
@@ -116,12 +121,25 @@ async def check_topics(settings: KafkaSettings, store: Store, *, wait_s: float =
             recorded = await store.write(positions.record_topic, name, there[name])
             if recorded != there[name]:
                 problems.append(
-                    f"{name} has {there[name]} partitions and had {recorded} when it was first used; use a new"
-                    " topic_prefix, or make the topic anew with as many as before"
+                    f"{name} has {there[name]} partitions and had {recorded} when it was first used: writes of one"
+                    " document may stand on two of them; use a new topic_prefix, or make the topic again with"
+                    f" {recorded}"
                 )
     if problems:
         raise errors.InvalidTopics("\n".join(problems))
     return there
+
+
+async def compressions(settings: KafkaSettings, *, wait_s: float = WAIT_S) -> dict[str, str]:
+    """Return how the broker stores the batches of each topic that is there: by one codec, or as they were sent.
+
+    Raises:
+        BrokerUnavailable: no broker answered within `wait_s`.
+    """
+    wanted = configurations(topic_names(settings.topic_prefix))
+    async with _admin(settings, wait_s) as admin:
+        there = await _partitions(admin, tuple(wanted))
+        return {report.name: report.compression for report in await _reports(admin, wanted, there)}
 
 
 async def delete_topics(settings: KafkaSettings, *, wait_s: float = WAIT_S) -> None:
@@ -158,6 +176,11 @@ def differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> tuple[st
         for name in _RELIED_ON
         if name in wanted and found.get(name) != wanted[name]
     ]
+    if found.get(_COMPRESSION, _COMPRESSIONS[0]) not in _COMPRESSIONS:
+        said.append(
+            f"{_COMPRESSION} is {found[_COMPRESSION]}, which the workers cannot read; change it with kafka-configs to"
+            f" one of {', '.join(_COMPRESSIONS)}"
+        )
     if int(found.get(_AT_LEAST, 0)) < int(wanted[_AT_LEAST]):
         said.append(
             f"{_AT_LEAST} is {found.get(_AT_LEAST)}, must be at least {wanted[_AT_LEAST]}; change it with kafka-configs"
@@ -220,6 +243,13 @@ async def _reports(
         for resource in answer.resources
     }
     return [
-        TopicReport(name, there.get(name, 0), differences(wanted[name], found[name]) if name in there else ())
+        TopicReport(
+            name,
+            there[name],
+            differences(wanted[name], found[name]),
+            compression=found[name].get(_COMPRESSION, _COMPRESSIONS[0]),
+        )
+        if name in there
+        else TopicReport(name, 0)
         for name in wanted
     ]

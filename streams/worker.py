@@ -33,8 +33,12 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
-async def run_worker(settings: Settings, *, clock_shift: Clock = no_shift) -> None:
+async def run_worker(
+    settings: Settings, *, clock_shift: Clock = no_shift, on_ready: Callable[[str], None] = lambda _line: None
+) -> None:
     """Work until a signal comes; `clock_shift` lets tests shift the store's clock.
+
+    `on_ready` gets one line for people once records can flow: what is consumed, into which store, where its health is.
 
     Raises:
         InvalidSettings, InvalidDefinition, InvalidTopics, StoreMismatch: what a person must mend first.
@@ -51,18 +55,18 @@ async def run_worker(settings: Settings, *, clock_shift: Clock = no_shift) -> No
 
                 # Shown from the first moment on, and no longer asked about when the store is closed.
                 observer = observing.Observer(members)
-                await opened.enter_async_context(worker_http.serving(settings, observer))
+                members.address = await opened.enter_async_context(worker_http.serving(settings, observer))
                 opened.push_async_callback(observer.close)
                 store = await _when_there(store_opened, stop, members)
                 opened.push_async_callback(observer.close)
                 if store is not None:
                     members.store = store
-                    await _run(members, store, stop)
+                    await _run(members, store, stop, on_ready)
         finally:
             await project.close()
 
 
-async def _run(members: Members, store: Store, stop: asyncio.Event) -> None:
+async def _run(members: Members, store: Store, stop: asyncio.Event, on_ready: Callable[[str], None]) -> None:
     settings, project = members.settings, members.project
 
     async def activated() -> bool:
@@ -93,12 +97,42 @@ async def _run(members: Members, store: Store, stop: asyncio.Event) -> None:
             partitions=found[documents],
             on_applied=lambda _outcomes: work.side_chain.wake(),
         )
-        consumer = FaustWorker(settings.kafka, documents, worker)
+        consumer = FaustWorker(settings.kafka, documents, worker, on_assigned=_Ready(members, store, on_ready))
         publisher = Publisher(settings.kafka, store, owner=owner_name())
         members.work, members.writer, members.consumer, members.publisher = work, worker, consumer, publisher
         log.info("worker_started", topic=documents, partitions=found[documents])
         await _together(members, {"consumer": consumer.run(stop), "publisher": publisher.run(stop)})
     log.info("worker_stopped")
+
+
+class _Ready:
+    """Tells once that a worker is ready: what it consumes, into which store, and where its health is."""
+
+    def __init__(self, members: Members, store: Store, on_ready: Callable[[str], None]) -> None:
+        self._members = members
+        self._url = store.engine.url
+        self._on_ready = on_ready
+        self._told = False
+
+    def __call__(self, partitions: frozenset[int]) -> None:
+        """Hear of an assignment; the first one makes a worker ready, whatever it is."""
+        if self._told:
+            return
+        self._told = True
+        url = self._url  # only parts of it that hold no secret
+        at = url.database or ""
+        mine = f"{len(partitions)} of {self._members.partitions} partitions"
+        found = {
+            "consumes": f"{self._members.topics.documents} ({mine})",
+            "store": f"SQLite {at}" if url.get_backend_name() == "sqlite" else f"PostgreSQL {url.host or ''}/{at}",
+            "health": "off" if self._members.address is None else _page(*self._members.address),
+        }
+        log.info("worker_ready", **found)
+        self._on_ready("worker ready: " + ", ".join(f"{name} {value}" for name, value in found.items()))
+
+
+def _page(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/readyz"
 
 
 async def _together(members: Members, parts: Mapping[str, Coroutine[object, object, None]]) -> None:

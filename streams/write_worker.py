@@ -13,6 +13,7 @@ import asyncio
 import functools
 import hashlib
 import itertools
+import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -30,7 +31,8 @@ from storage.events import Applied, Batch, Event, Outcome, Position, Raw
 from storage.positions import PositionState
 from streams import events, failpoints, log_reader
 from streams.histogram import BATCH_EVENTS, BATCH_SECONDS, Histogram
-from streams.log_reader import Log, LogRecord
+from streams.log_reader import Log, LogRecord, Unreadable
+from streams.undecodable import Undecodable
 
 EVENTS_MAX = 500
 """Events of one transaction."""
@@ -38,6 +40,10 @@ IDLE_S = 10.0
 """How long an owned partition may stand still before the log is asked whether it really does."""
 QUIET_S = 5.0
 """A record after a pause this long is checked against the log first: a topic can be made anew meanwhile."""
+STOPPED_S = 30.0
+"""How often a partition that cannot be read is tried again: a try may take seconds, in which the others wait."""
+COUNTED_S = 1.0
+"""How long the broker's word about the number of partitions counts, while keys stand on partitions not their own."""
 LOOK_BACK = (1, 16, 256)
 """Offsets looked at, in turn, for the last record below the position: markers of transactions may stand above it."""
 RETRY_FIRST_S = 0.1
@@ -47,6 +53,10 @@ MISPLACED = "misplaced_keys"
 """Tally of records that stand on another partition than their key's: their producer hashes keys in another way."""
 
 log = structlog.get_logger(__name__)
+
+
+class PartitionsChanged(errors.TransientError):
+    """The topic has another number of partitions than when it was first used: its keys stand on others now."""
 
 
 @dataclass(slots=True)
@@ -71,8 +81,9 @@ class Stats:
 class WriteWorker:
     """Applies the records of the owned partitions. One at a time is enough for a process; calls wait for each other.
 
-    A store or a broker that is away is waited for, as long as it takes: `waiting` then says for what. Only errors that
-    make going on wrong leave these methods.
+    A store or a broker that is away is waited for, as long as it takes, and so is a topic whose number of partitions
+    has changed: `waiting` then says for what. A partition that cannot be read stands still alone: `stopped` says why.
+    Only errors that make going on wrong leave these methods.
     """
 
     def __init__(
@@ -86,9 +97,13 @@ class WriteWorker:
         failpoint: Callable[[str], None] = failpoints.failpoint,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Work on `topic` of `source`, with `partitions` in all (None: keys are not checked against them)."""
+        """Work on `topic` of `source`, with `partitions` in all (None: neither keys nor the topic are checked)."""
         self.stats = Stats()
         self.waiting: str | None = None
+        self.stopped: dict[int, str] = {}
+        """The partitions that stand still because what they hold cannot be read: why, and the way out."""
+        self._stopped_at: dict[int, float] = {}
+        self._counted_at = -math.inf
         self._store = store
         self._log = source
         self._topic = topic
@@ -107,10 +122,12 @@ class WriteWorker:
     async def assigned(self, partitions: Iterable[int]) -> None:
         """Take these partitions and no others, and check each against the log before its first record."""
         async with self._working:
-            self._owned = frozenset(partitions)
+            self._owned = frozenset(partition for partition in partitions if not self._is_new(partition))
             self._sound_at.clear()
+            self.stopped.clear()
+            await self._insist(self._check_count)
             for partition in sorted(self._owned):
-                await self._insist(functools.partial(self._verify, partition))
+                await self._insist_alone(partition, functools.partial(self._verify, partition))
 
     async def handle(self, records: Sequence[LogRecord]) -> None:
         """Apply what was delivered; return when everything up to the highest of these records has been committed."""
@@ -128,10 +145,16 @@ class WriteWorker:
         """
         async with self._working:
             before = self.stats.reread
+            await self._insist(self._check_count)
             for partition in sorted(self._owned):
-                if self._clock() - self._sound_at.get(partition, -IDLE_S) >= IDLE_S:
-                    await self._insist(functools.partial(self._catch_up, partition, None))
+                if self._is_due(partition):
+                    await self._insist_alone(partition, functools.partial(self._catch_up, partition, None))
             return self.stats.reread - before
+
+    def _is_due(self, partition: int) -> bool:
+        if partition in self.stopped:
+            return self._clock() - self._stopped_at[partition] >= STOPPED_S
+        return self._clock() - self._sound_at.get(partition, -IDLE_S) >= IDLE_S
 
     def take_restarts(self) -> dict[int, int]:
         """Return the partitions whose delivery should go on from another offset than the deliverer thinks, and forget.
@@ -161,6 +184,49 @@ class WriteWorker:
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, RETRY_MOST_S)
 
+    async def _insist_alone(self, partition: int, work: Callable[[], Awaitable[object]]) -> None:
+        """Do the same for one partition, which stands still alone when it cannot be read."""
+        try:
+            await self._insist(work)
+        except Unreadable as error:
+            self._stop(partition, error)
+            return
+        if self.stopped.pop(partition, None) is not None:
+            log.info("partition_goes_on", topic=self._topic, partition=partition)
+
+    def _stop(self, partition: int, error: Unreadable) -> None:
+        self.waiting = None  # the store and the broker are there
+        self.stopped[partition] = error.message
+        self._stopped_at[partition] = self._clock()
+        log.error(
+            "partition_stopped", topic=self._topic, partition=partition, offset=error.offset, reason=error.message
+        )
+
+    def _is_new(self, partition: int) -> bool:
+        """Say whether the topic did not have this partition when it was first used."""
+        return self._partitions is not None and partition >= self._partitions
+
+    async def _check_count(self, *, old_s: float = 0.0) -> None:
+        """Make sure that the topic has as many partitions as it had; an answer younger than `old_s` will do.
+
+        With another number a document's writes stand on two partitions, and the older ones may come last.
+
+        Raises:
+            PartitionsChanged: it has not; nothing of it may be applied.
+            BrokerUnavailable: nobody says.
+        """
+        if self._partitions is None or self._clock() - self._counted_at < old_s:
+            return
+        found = await self._log.partitions()
+        if found not in {0, self._partitions}:  # 0: it is being made again, and is looked at when it is there
+            self._counted_at = -math.inf
+            raise PartitionsChanged(
+                f"{self._topic} has {found} partitions and had {self._partitions} when it was first used: writes of one"
+                " document may stand on two of them, so nothing of it is applied; write to a new topic_prefix, or"
+                f" make the topic again with {self._partitions} partitions"
+            )
+        self._counted_at = self._clock()
+
     async def _handle(self, records: Sequence[LogRecord], below: list[int]) -> None:
         """Apply what was delivered; `below` takes how many of these records had been applied when they came."""
         states = await self._look()
@@ -168,12 +234,20 @@ class WriteWorker:
             below.append(sum(_is_below(states.get(record.partition), record) for record in records))
         in_order: list[Batch] = []
         for partition, group in itertools.groupby(sorted(records, key=_partition), key=_partition):
+            if self._is_new(partition):  # nothing of it is ever applied, whatever the broker says
+                await self._check_count()
+                continue
+            if partition in self.stopped:  # it goes on from the log, once that can be read
+                continue
             delivered = list(group)
             state = states.get(partition)
             if state is not None and self._is_sound(partition) and _continues(state, delivered):
                 in_order.append(self._batch(partition, state, delivered, delivered[-1].offset + 1))
-            else:
+                continue
+            try:
                 await self._catch_up(partition, max(record.offset for record in delivered) + 1)
+            except Unreadable as error:
+                self._stop(partition, error)
         if in_order:
             await self._apply(in_order)
 
@@ -303,7 +377,7 @@ class WriteWorker:
         return Batch(self._topic, at.incarnation, partition, at.offset, first, (gone,), (at.offset,))
 
     async def _apply(self, batches: Sequence[Batch]) -> None:
-        misplaced = sum(self._misplaced(batch) for batch in batches)
+        misplaced = await self._check_keys(batches)
         started = self._clock()
         applied = await self._store.write(_commit, batches, misplaced, self._failpoint)
         now = self._clock()
@@ -314,25 +388,33 @@ class WriteWorker:
         self._count(applied, batches)
         self._on_applied(applied.outcomes)
 
-    def _misplaced(self, batch: Batch) -> int:
-        """Count keys that belong to another partition: two producers that disagree break the order per document."""
+    async def _check_keys(self, batches: Sequence[Batch]) -> int:
+        """Count keys that belong to another partition: two producers that disagree break the order per document.
+
+        Raises:
+            PartitionsChanged: that is why.
+        """
         if self._partitions is None:
             return 0
-        wrong = [
-            event.raw.key
-            for event in batch.events
-            if event.raw.key is not None and partition_of(event.raw.key, self._partitions) != batch.partition
-        ]
-        if wrong:
-            log.warning(
-                "keys_on_wrong_partition",
-                topic=self._topic,
-                partition=batch.partition,
-                count=len(wrong),
-                key=wrong[0][:80].decode(errors="replace"),
-                mend="set the producer's partitioner to murmur2_random",
-            )
-        return len(wrong)
+        count = 0
+        for batch in batches:
+            wrong = [
+                event.raw.key
+                for event in batch.events
+                if event.raw.key is not None and partition_of(event.raw.key, self._partitions) != batch.partition
+            ]
+            if wrong:
+                await self._check_count(old_s=COUNTED_S)
+                log.warning(
+                    "keys_on_wrong_partition",
+                    topic=self._topic,
+                    partition=batch.partition,
+                    count=len(wrong),
+                    key=wrong[0][:80].decode(errors="replace"),
+                    mend="set the producer's partitioner to murmur2_random",
+                )
+            count += len(wrong)
+        return count
 
     def _count(self, applied: Applied, batches: Sequence[Batch]) -> None:
         self.stats.redelivered += applied.redelivered
@@ -381,8 +463,11 @@ def _partition(record: LogRecord) -> int:
 
 
 def _continues(state: PositionState, records: Sequence[LogRecord]) -> bool:
-    """Say whether these are exactly the next records."""
-    return all(record.offset == state.next_offset + index for index, record in enumerate(records))
+    """Say whether these are exactly the next records; a batch that was not decoded is read again by another client."""
+    return all(
+        record.offset == state.next_offset + index and not isinstance(record.raw.value, Undecodable)
+        for index, record in enumerate(records)
+    )
 
 
 def _is_below(state: PositionState | None, record: LogRecord) -> bool:

@@ -48,7 +48,7 @@ async def _written(source: Source, collection: str, reply: Mapping[str, Any]) ->
     """Return what became of a write, once the next search knows it: an agent looks at what it has done."""
     shown = {name: reply[name] for name in ("uri", "version", "status", "reason", "event_id") if reply.get(name)}
     notes = ["its answers come in the background"] if reply.get("status") == "pending" else []
-    if "event_id" in reply:
+    if "status" not in reply:
         notes.append("sent, not applied yet")
     elif "token" in reply:
         try:

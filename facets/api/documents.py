@@ -85,9 +85,8 @@ def _write_of(values: dict[str, Any]) -> models.Write:
 
 
 def _written(reply: dict[str, Any], waited: models.Waited) -> Response:
-    event_id = reply.get("event_id")
-    if event_id is not None:
-        return replies.json_reply(reply, 202, {**SOON, "Location": f"/v1/events/{quote(str(event_id), safe='')}"})
+    if "status" not in reply:  # acknowledged by the log, and not known to be applied
+        return replies.json_reply(reply, 202, {**SOON, "Location": f"/v1/events/{quote(reply['event_id'], safe='')}"})
     if waited.wait == "answered" and reply["status"] == "pending":
         return replies.json_reply(reply, 202, SOON)
     return replies.json_reply(reply)

@@ -45,6 +45,7 @@ class Written(BaseModel):
     """What became of a write; of a delete, `uri` and `status`, and `version` where there was a document."""
 
     uri: str
+    event_id: str
     status: Status
     version: int | None = None
     revision: int | None = None
@@ -58,8 +59,8 @@ class Accepted(BaseModel):
     """A write that is acknowledged and not yet applied, or applied and not yet answered."""
 
     uri: str
+    event_id: str
     token: str
-    event_id: str | None = None
     status: Status | None = None
 
 

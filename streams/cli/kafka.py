@@ -24,10 +24,15 @@ def worker(config: options.Config = None, folder: options.Folder = None) -> None
         settings = _kafka(options.settings(config, folder), "worker")
         from streams import worker as worker_  # seconds of imports, which a wrong setting need not wait for
 
-        await worker_.run_worker(settings)
+        logged = settings.log_level in {"debug", "info"}  # then it is in the log, and once is enough
+        await worker_.run_worker(settings, on_ready=_unsaid if logged else output.note)
         return None
 
     running.run(work)
+
+
+def _unsaid(_line: str) -> None:
+    """Print nothing."""
 
 
 @topics_app.command("create", short_help="Make the topics that are missing.")
@@ -68,11 +73,12 @@ def check(json_: options.Json = False, config: options.Config = None, folder: op
         settings = _kafka(options.settings(config, folder), "topics")
         async with wiring.open_store(settings) as store:
             found = await topics.check_topics(settings.kafka, store)
+        stored = await topics.compressions(settings.kafka)
         for name, partitions in found.items():
             if json_:
-                output.result({"topic": name, "partitions": partitions})
+                output.result({"topic": name, "partitions": partitions, "compression": stored[name]})
             else:
-                output.text(f"{name}  {partitions} partitions  ok")
+                output.text(f"{name}  {partitions} partitions  compression {stored[name]}  ok")
         return None
 
     running.run(work)

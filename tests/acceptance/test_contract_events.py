@@ -1,5 +1,8 @@
 """The promises about events, the same cases on both runtimes: outcomes, redelivery, dead letters and redrive."""
 
+import asyncio
+import json
+import uuid
 from typing import Any
 
 import poison
@@ -27,6 +30,25 @@ async def test_what_each_wait_returns(case: Case):
     assert case.site.is_kafka == ("version" not in none)
     assert (applied["revision"], applied["indexed_as"]) == (1, 1)  # it may be answered by now, as version 2
     assert answered["facets"]["topic"]["choice"] == first["facets"]["topic"]["choice"] == "billing"
+
+
+async def test_every_reply_to_a_write_has_its_event_id(case: Case):
+    """Whatever was waited for, written or deleted, there or not, in Python and by a command with `--json`."""
+    ids = [f"e{number}-{case.scope}" for number in range(6)]
+    replies = [
+        await case.write("t1", "billing", wait="none", event_id=ids[0]),
+        await case.write("t2", "billing", wait="applied", event_id=ids[1]),
+        await case.write("t2", state={"title": "x"}, wait="answered", event_id=ids[2]),
+        await case.pipeline.delete(case.uri("t2"), event_id=ids[3]),
+        await case.pipeline.delete(case.uri("never"), event_id=ids[4]),
+    ]
+    made = await case.write("t3", "billing", wait="applied")
+    command = ("delete", case.uri("t3"), "--id", ids[5], "--json")
+    printed = await asyncio.to_thread(case.site.place.run, *command)
+
+    assert [reply["event_id"] for reply in replies] == ids[:5]
+    assert uuid.UUID(made["event_id"])
+    assert json.loads(printed.out)["event_id"] == ids[5]
 
 
 async def test_the_same_event_again_is_no_second_write(case: Case):

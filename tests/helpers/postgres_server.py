@@ -88,6 +88,23 @@ class Server:
         self._process.send_signal(signal.SIGQUIT)  # PostgreSQL's immediate shutdown: its children go as well
         self._process.wait(STOP_LIMIT_S)
 
+    def freeze(self) -> None:
+        """Let all its processes stand still: connections stay open and nothing is answered until `thaw`."""
+        for pid in self._pids():
+            os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let them go on."""
+        for pid in self._pids():
+            os.kill(pid, signal.SIGCONT)
+
+    def _pids(self) -> list[int]:
+        """Return the server's process and its children, which are its connections."""
+        assert self._process is not None
+        main = self._process.pid
+        children = Path(f"/proc/{main}/task/{main}/children").read_text().split()
+        return [main, *map(int, children)]
+
     def stop(self) -> None:
         """Stop the server, breaking off what is connected, and remove its folder."""
         if self._process is not None:

@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sim_evaluator import CALL_S, SimEvaluator
-from sim_log import TOPIC
+from sim_log import PARTITIONS, TOPIC
 from sim_store import Killed, SimStore, away, database
 
 from facets import errors
@@ -112,6 +112,11 @@ class Process:
         await self._ask_broker(partition)
         life = self.world.log.now(partition)
         return life.first, life.end
+
+    async def partitions(self) -> int:
+        """Always as many."""
+        await self._ask_broker(0)
+        return len(PARTITIONS)
 
     async def read(self, partition: int, start: int, end: int, *, records_max: int) -> LogSlice:
         """Return what stands in a range, or a beginning of it."""

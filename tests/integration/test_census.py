@@ -47,7 +47,7 @@ async def test_a_glance_says_how_far_everything_has_come(store: engine.Store):
     await store.write(stored.write, {f"notes/{n}": "x" for n in range(5)})
     await store.write(feed.number)
     await store.write(publications.elect, "facets", "me", 1_000)
-    await store.write(publications.advance, "facets", "me", 3)
+    await store.write(publications.advance, "facets", "me", 3, start=0)
     await store.write(publications.set_aside, "facets", "notes/1", "too large", 1_000)
     await store.write(tallies.add, "answers_discarded", 7)
     await store.write(jobs.create, "j1", jobs.JobRequest("notes", mode="force"))

@@ -39,7 +39,7 @@ async def test_one_sender_of_many(store: engine.Store):
 async def test_lease_passes_on_when_it_ends(store: engine.Store, clock: stored.Clock):
     """The sender keeps its place as long as it renews; the next one goes on where it recorded to be."""
     await store.write(publications.elect, TOPIC, "one", LEASE_MS)
-    await store.write(publications.advance, TOPIC, "one", 50)
+    await store.write(publications.advance, TOPIC, "one", 50, start=0)
     clock.shift_ms = LEASE_MS - 1_000
     renewed = await store.write(publications.elect, TOPIC, "one", LEASE_MS)
     clock.shift_ms = LEASE_MS + 1_000
@@ -56,23 +56,25 @@ async def test_former_sender_moves_nothing(store: engine.Store, clock: stored.Cl
     clock.shift_ms = LEASE_MS
     await store.write(publications.elect, TOPIC, "two", LEASE_MS)
 
-    advanced = await store.write(publications.advance, TOPIC, "one", 99)
+    advanced = await store.write(publications.advance, TOPIC, "one", 99, start=0)
     await store.write(publications.resign, TOPIC, "one")
     third = await store.write(publications.elect, TOPIC, "three", LEASE_MS)
 
     assert (advanced, third, await store.read(publications.position, TOPIC)) == (False, None, 0)
 
 
-async def test_position_never_goes_back(store: engine.Store):
-    """A lower position than the recorded one is ignored."""
+async def test_a_position_moves_only_from_where_it_stands(store: engine.Store):
+    """What was read at another position than the recorded one moves nothing, neither forward nor back."""
     await store.write(publications.elect, TOPIC, "one", LEASE_MS)
 
-    steps = [await store.write(publications.advance, TOPIC, "one", n) for n in (5, 3, 7)]
+    steps = [
+        await store.write(publications.advance, TOPIC, "one", end, start=start)
+        for start, end in ((0, 5), (0, 7), (9, 12), (5, 3), (5, 7))
+    ]
 
-    assert steps == [True, True, True]
-    assert await store.read(publications.position, TOPIC) == 7
-    await store.write(publications.advance, TOPIC, "one", 2)
-    assert await store.read(publications.position, TOPIC) == 7
+    assert steps == [True, False, False, True, True]
+    assert await store.read(publications.own_position, TOPIC, "one") == 7
+    assert await store.read(publications.own_position, TOPIC, "two") is None
 
 
 async def test_resigned_sender_is_replaced_at_once(store: engine.Store):

@@ -204,6 +204,48 @@ async def test_a_publisher_that_lost_its_lease_marks_nothing(settings: KafkaSett
     assert await store.write(publications.elect, facets_of(settings), "thief", 60_000) == marked
 
 
+async def test_a_position_that_went_back_in_the_store_is_gone_by(settings: KafkaSettings, store: Store):
+    """A store restored to an earlier position under a running publisher: what follows that position is sent again."""
+    await store.write(stored.write, {"tickets/a": "x", "tickets/b": "x"})
+    async with publishing(settings, store, "one"):
+        await eventually(lambda: _reaches(store, settings, 2))
+        await store.write(_put_back, facets_of(settings), 0)
+        await eventually(lambda: _reaches(store, settings, 2), what="the position comes back by sending")
+    sent = await sent_versions(settings, 4)
+
+    assert sorted(sent) == [("tickets/a", 1)] * 2 + [("tickets/b", 1)] * 2
+
+
+async def test_a_position_that_moved_while_sending_is_not_overwritten(settings: KafkaSettings, store: Store):
+    """Put back between sending and marking: the mark does not jump over what was not sent from there."""
+    await store.write(stored.write, {"tickets/a": "x", "tickets/b": "x"})
+    loop = asyncio.get_running_loop()
+    put: list[Any] = []
+    async with publishing(settings, store, "one") as first:
+        await eventually(lambda: _reaches(store, settings, 2))
+        del first
+
+    def put_back(name: str) -> None:
+        if name == "publish.after_send" and not put:
+            put.append(loop.create_task(store.write(_put_back, facets_of(settings), 0)))
+
+    await store.write(stored.write, {"tickets/c": "x"})
+    async with publishing(settings, store, "two", failpoint=put_back):
+        await eventually(lambda: put and put[0].done())
+        await eventually(lambda: _reaches(store, settings, 3), deadline_s=20)
+    sent = [uri for uri, _ in await sent_versions(settings, 6)]
+
+    assert set(sent) == {"tickets/a", "tickets/b", "tickets/c"}
+    assert sent.count("tickets/a") >= 2
+
+
+def _put_back(tx: Any, topic: str, position: int) -> None:
+    tx.execute(
+        sa.text("UPDATE publications SET feed_position = :position WHERE topic = :topic"),
+        {"position": position, "topic": topic},
+    )
+
+
 def _take_lease(tx: Any, topic: str) -> None:
     publications.resign(tx, topic, "one")
     publications.elect(tx, topic, "thief", 60_000)

@@ -38,6 +38,11 @@ class MemoryLog:
         self._maybe_away()
         return 0, self.ends[partition]
 
+    async def partitions(self) -> int:
+        """Always as many."""
+        self._maybe_away()
+        return PARTITIONS
+
     async def read(self, partition: int, start: int, end: int, *, records_max: int) -> LogSlice:
         """At most a few records a slice, so that ranges are read in several."""
         self._maybe_away()

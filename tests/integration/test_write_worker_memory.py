@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 import stored
-from sim_log import Intent, SimLog
+from sim_log import PARTITIONS, Intent, SimLog
 
 from storage import dead_letters, documents, positions
 from storage.engine import Store
@@ -28,6 +28,10 @@ class WatchedLog:
         if self.meanwhile is not None:
             await self.meanwhile()
         return said
+
+    async def partitions(self) -> int:
+        """Always as many."""
+        return len(PARTITIONS)
 
     async def read(self, partition: int, start: int, end: int, *, records_max: int) -> LogSlice:
         """Return what stands in a range."""

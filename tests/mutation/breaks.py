@@ -497,8 +497,8 @@ BREAKS = (
     ),
     Break(
         *("former-sender-marks", 8, "a publisher that lost its lease moves the position", "storage/publications.py"),
-        "    ours = sa.update(_PUBLICATIONS).where(_P.topic == topic, _P.owner == owner)\n    furthest",
-        "    ours = sa.update(_PUBLICATIONS).where(_P.topic == topic)\n    furthest",
+        "    ours = sa.update(_PUBLICATIONS).where(_P.topic == topic, _P.owner == owner, _P.feed_position == start)\n",
+        "    ours = sa.update(_PUBLICATIONS).where(_P.topic == topic, _P.feed_position == start)\n",
         (f"{PUBLICATIONS}::test_former_sender_moves_nothing",),
         False,  # a position moved early by what was sent breaks nothing there
     ),
