@@ -6,6 +6,7 @@ from typing import Any
 import kafka_topics
 import pytest
 import stored
+from aiokafka.admin import NewPartitions
 
 from facets import errors
 from storage import dead_letters, documents, outcomes, positions, tallies
@@ -289,6 +290,8 @@ async def test_keys_on_another_partition_than_their_own_are_counted(rig: Rig):
     """A producer that hashes keys in another way is noticed; its records are applied all the same."""
     keys = [f"tickets/k{number}" for number in range(20)]
     strays = [key for key in keys if write_worker.partition_of(key.encode(), 4) != 0]
+    async with kafka_topics.admin(rig.settings) as admin:
+        await admin.create_partitions({rig.log.topic: NewPartitions(4)})
     worker = rig.make_worker(partitions=4)
     await worker.assigned([0])
     await kafka_topics.fill(rig.settings, [kafka_topics.write(key, "x") for key in keys], partition=0)
