@@ -1,11 +1,16 @@
-"""Arguments: what a model sent, checked against the tool, with errors that it can mend itself. Pure.
+"""Arguments: what a model sent, checked against the tool, with errors that it can correct itself by. Pure.
 
-A null is an argument that was not given. An option may stand in a list, for several of them.
+Models and their clients write values in several ways, and what they mean is plain: null and empty text are arguments
+that were not given, a number or a yes may stand in quotes, several options in a list, the list itself in text. All of
+it is taken, in every tool and whichever way it is called; what remains wrong is refused with what would be right.
 """
 
+import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from facets import display
 from facets.agents.tools import Parameter, Tool
 from facets.errors import InvalidQuery, UnknownValue, nearest
 from facets.question_sets import MISSING
@@ -14,6 +19,10 @@ TEXT_CHARS_MAX = 1_000_000
 """Above the largest body; what reads the text has a closer bound of its own."""
 LISTED_MAX = 60
 _SAID = {"string": "text", "number": "a number", "integer": "a whole number", "boolean": "true or false"}
+_NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{0,15})?([eE][+-]?[0-9]{1,2})?", re.ASCII)
+_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_NOTHING = {"", "null", "none"}
+"""Text in place of a number, or of true and false, that says that there is none."""
 
 
 def read(tool: Tool, arguments: object) -> dict[str, Any]:
@@ -25,16 +34,17 @@ def read(tool: Tool, arguments: object) -> dict[str, Any]:
     if not isinstance(arguments, Mapping):
         raise InvalidQuery(f"{tool.name}: arguments are a JSON object")
     known = tool.by_name
-    given = {str(name): value for name, value in arguments.items() if value is not None}
-    for name in given:
-        if name not in known:
-            hint = nearest(name[:80], known)
+    for name, value in arguments.items():
+        if name not in known and value is not None:
+            named = str(name)[:80]
             takes = f"it takes {listed(known)}" if known else "it takes none"
-            raise InvalidQuery(f"{tool.name} has no argument {name[:80]!r}{hint}; {takes}", allowed=known)
+            raise InvalidQuery(f"{tool.name} has no argument {named!r}{nearest(named, known)}; {takes}", allowed=known)
+    taken = {name: _read(known[name], value) for name, value in arguments.items() if name in known}
+    given = {name: value for name, value in taken.items() if value is not None}
     for parameter in tool.parameters:
         if parameter.required and parameter.name not in given:
             raise InvalidQuery(f"{tool.name}: argument '{parameter.name}' is missing; {parameter.description}")
-    return {name: _checked(known[name], value) for name, value in given.items()}
+    return given
 
 
 def listed(names: Iterable[str]) -> str:
@@ -44,24 +54,46 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(shown[:LISTED_MAX]) + more
 
 
-def _checked(parameter: Parameter, value: Any) -> Any:
+def _read(parameter: Parameter, value: Any) -> Any:
+    """Return a value of the parameter's type; None: it was not given."""
+    if value is None or value == "":
+        return None
     if parameter.many:
-        values = value if isinstance(value, list) else [value]
-        if not values:
-            raise InvalidQuery(f"'{parameter.name}' is an empty list; name a value or leave it out")
-        return tuple(_text_of(parameter, each) for each in values)
+        return _several(parameter, value)
+    if isinstance(value, list) and len(value) == 1:
+        return _read(parameter, value[0])
     match parameter.kind:
         case "string":
-            return _text_of(parameter, value)
+            return _text(parameter, json.dumps(value) if parameter.is_json and isinstance(value, dict) else value)
         case "boolean":
-            if not isinstance(value, bool):
-                raise _type_error(parameter, value)
-            return value
+            return _boolean(parameter, value)
         case _:
             return _number(parameter, value)
 
 
-def _text_of(parameter: Parameter, value: Any) -> str:
+def _several(parameter: Parameter, value: Any) -> tuple[str, ...] | None:
+    values = _list_of(parameter, value)
+    if not values:
+        raise InvalidQuery(f"'{parameter.name}' is an empty list; name a value or leave it out")
+    return tuple(_text(parameter, each) for each in values if each is not None and each != "") or None
+
+
+def _list_of(parameter: Parameter, value: Any) -> list[Any]:
+    """Return several values: a list, one value alone, or a JSON array in text that is no option itself."""
+    if isinstance(value, list):
+        return value
+    if isinstance(value, str) and value.lstrip().startswith("[") and value not in parameter.values:
+        try:
+            found = json.loads(value[:TEXT_CHARS_MAX])
+        except (ValueError, RecursionError):
+            return [value]
+        return found if isinstance(found, list) else [value]
+    return [value]
+
+
+def _text(parameter: Parameter, value: Any) -> str:
+    if isinstance(value, int | float) and json.dumps(value) in parameter.values:
+        value = json.dumps(value)  # an option such as 3 or true, which a model writes bare
     if not isinstance(value, str):
         raise _type_error(parameter, value)
     if len(value) > TEXT_CHARS_MAX:
@@ -70,17 +102,38 @@ def _text_of(parameter: Parameter, value: Any) -> str:
         value.encode()
     except UnicodeEncodeError:
         raise InvalidQuery(f"'{parameter.name}' holds half a surrogate pair; send valid Unicode") from None
-    if parameter.values and value not in parameter.values and not (parameter.many and value == MISSING):
-        hint = nearest(value[:80], parameter.values)
-        raise UnknownValue(
-            f"'{parameter.name}' cannot be {value[:80]!r}{hint}; allowed: {listed(parameter.values)}",
-            allowed=parameter.values,
-        )
-    return value
+    if not parameter.values or value in parameter.values or (parameter.many and value == MISSING):
+        return value
+    by_shown = {display.line(each): each for each in parameter.values}
+    if value in by_shown:  # as a result shows an option with characters that are not seen
+        return by_shown[value]
+    hint = nearest(value[:80], parameter.values)
+    raise UnknownValue(
+        f"'{parameter.name}' cannot be {value[:80]!r}{hint}; allowed: {listed(parameter.values)}",
+        allowed=parameter.values,
+    )
 
 
-def _number(parameter: Parameter, value: Any) -> int | float:
+def _boolean(parameter: Parameter, value: Any) -> bool | None:
+    if isinstance(value, bool):
+        return value
+    word = value.strip().lower() if isinstance(value, str) else str(int(value)) if value in (0, 1) else None
+    if isinstance(value, str) and word in _NOTHING:
+        return None
+    if word not in _BOOLEANS:
+        raise _type_error(parameter, value)
+    return _BOOLEANS[word]
+
+
+def _number(parameter: Parameter, value: Any) -> int | float | None:
     number = value
+    if isinstance(value, str):
+        written = value.strip()
+        if written.lower() in _NOTHING:
+            return None
+        if not _NUMBER.fullmatch(written):
+            raise _type_error(parameter, value)
+        number = int(written) if written.lstrip("+-").isdigit() else float(written)
     if isinstance(number, float) and number.is_integer() and parameter.kind == "integer":
         number = int(number)  # JSON knows one kind of number: 10.0 is a whole one
     wanted = int if parameter.kind == "integer" else (int, float)
@@ -95,5 +148,5 @@ def _number(parameter: Parameter, value: Any) -> int | float:
 
 
 def _type_error(parameter: Parameter, value: Any) -> InvalidQuery:
-    got = "text in quotes" if isinstance(value, str) else type(value).__name__
+    got = repr(value[:40]) if isinstance(value, str) else type(value).__name__
     return InvalidQuery(f"'{parameter.name}' takes {_SAID[parameter.kind]}, not {got}")

@@ -35,7 +35,7 @@ def coroutine_of(
 
 def signature_of(tool: Tool) -> inspect.Signature:
     """Return a tool's signature: what is required first, then the rest with None for "not given"."""
-    ordered = sorted(tool.parameters, key=lambda parameter: not parameter.required)
+    ordered = sorted(tool.listed, key=lambda parameter: not parameter.required)
     return inspect.Signature([_parameter(each) for each in ordered], return_annotation=str)
 
 
@@ -48,7 +48,7 @@ def _parameter(parameter: Parameter) -> inspect.Parameter:
 
 
 def _dress(call: Any, tool: Tool, signature: inspect.Signature) -> None:
-    arguments = "".join(f"\n    {each.name}: {each.description}" for each in tool.parameters)
+    arguments = "".join(f"\n    {each.name}: {each.description}" for each in tool.listed)
     call.__name__ = call.__qualname__ = tool.name
     call.__doc__ = tool.description + (f"\n\nArgs:{arguments}\n" if arguments else "")
     call.__signature__ = signature

@@ -25,6 +25,7 @@ from facets.api.call import Service
 from facets.api.problems import Problem
 
 PATH = "/mcp"
+JSON, EVENTS = "application/json", "text/event-stream"
 BODY_BYTES_MAX = 5 * 1024 * 1024
 _CALLER = "facetline.caller"
 
@@ -36,14 +37,20 @@ class AgentEndpoint:
         self._service = service
         self._allowed = allowed
         self.route = Route(PATH, self)
-        self._manager = StreamableHTTPSessionManager(
-            server.server(self._toolbox_of), json_response=True, stateless=True, max_request_body_size=BODY_BYTES_MAX
+        self._json, self._events = (
+            StreamableHTTPSessionManager(
+                server.server(self._toolbox_of),
+                json_response=json,
+                stateless=True,
+                max_request_body_size=BODY_BYTES_MAX,
+            )
+            for json in (True, False)
         )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve inside."""
-        async with self._manager.run():
+        async with self._json.run(), self._events.run():
             yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -63,13 +70,26 @@ class AgentEndpoint:
         scope[_CALLER] = caller
         whole = await _read(receive)  # before a slot is taken: a slow sender must not hold one
         async with self._service.agents.one(caller.name):
-            await self._manager.handle_request(scope, whole, send)
+            manager = self._events if _wants_events(scope) else self._json
+            await manager.handle_request(_accepting_both(scope), whole, send)
 
     async def _toolbox_of(self, context: Context) -> Toolbox:
         # The transports hand the HTTP request on with every message.
         request: Any = context.request
         caller = request.scope[_CALLER]
         return Toolbox(NodeSource(self._service.node, caller), self._allowed)
+
+
+def _wants_events(scope: Scope) -> bool:
+    """Say whether a client takes a reply as a stream of events alone; one that says nothing takes JSON."""
+    accepted = [part.split(";")[0].strip().lower() for part in Headers(scope=scope).get("accept", "").split(",")]
+    return EVENTS in accepted and not {JSON, "application/*", "*/*"} & set(accepted)
+
+
+def _accepting_both(scope: Scope) -> Scope:
+    """Return a request that accepts what the protocol asks of clients; several name one of the two, or none."""
+    others = [(name, value) for name, value in scope["headers"] if name != b"accept"]
+    return {**scope, "headers": [*others, (b"accept", f"{JSON}, {EVENTS}".encode())]}
 
 
 async def _read(receive: Receive) -> Receive:

@@ -75,6 +75,7 @@ def part(*, allowed: tuple[Extra, ...] = ()) -> MakePart:
 
     def make(service: Service) -> Part:
         mounted = MountedAgents(service, allowed=allowed)
-        return Part([Route(PATH, mounted)], mounted.running)
+        # Many clients' settings have the slash at the end, and not all follow a redirect with their token.
+        return Part([Route(PATH, mounted), Route(f"{PATH}/", mounted)], mounted.running)
 
     return make

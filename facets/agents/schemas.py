@@ -35,10 +35,10 @@ def input_schema(tool: Tool) -> dict[str, Any]:
     """Return the JSON Schema of a tool's arguments."""
     schema: dict[str, Any] = {
         "type": "object",
-        "properties": {each.name: _property(each) for each in tool.parameters},
+        "properties": {each.name: _property(each) for each in tool.listed},
         "additionalProperties": False,
     }
-    required = [each.name for each in tool.parameters if each.required]
+    required = [each.name for each in tool.listed if each.required]
     return {**schema, "required": required} if required else schema
 
 
@@ -56,8 +56,8 @@ def annotations(tool: Tool) -> dict[str, Any]:
 def _function(tool: Tool) -> dict[str, Any]:
     parameters = {
         "type": "object",
-        "properties": {each.name: _strict(each) for each in tool.parameters},
-        "required": [each.name for each in tool.parameters],
+        "properties": {each.name: _strict(each) for each in tool.listed},
+        "required": [each.name for each in tool.listed],
         "additionalProperties": False,
     }
     return {"name": tool.name, "description": tool.description, "strict": True, "parameters": parameters}

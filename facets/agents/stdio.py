@@ -20,6 +20,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from facets import errors
 from facets.agents import schemas, server
+from facets.agents.pending import Pending, Replies
 from facets.agents.server import Context
 from facets.agents.stdin_lines import StdinLines
 from facets.agents.toolbox import Toolbox
@@ -34,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 
 async def serve(toolbox: Toolbox, *, look_every_s: float = LOOK_EVERY_S) -> None:
-    """Serve one client until it closes standard input."""
+    """Serve one client until it closes standard input, and has the replies to all that it asked."""
     bus = InMemorySubscriptionBus()
     sessions = _Sessions()
 
@@ -50,10 +51,11 @@ async def serve(toolbox: Toolbox, *, look_every_s: float = LOOK_EVERY_S) -> None
         await sessions.tell()
 
     watching = asyncio.create_task(watch(toolbox, changed, look_every_s), name="watch tools")
-    lines: Any = StdinLines(os.dup(sys.stdin.fileno()))
+    pending = Pending()
+    lines: Any = pending.lines(StdinLines(os.dup(sys.stdin.fileno())))
     try:
         async with stdio_server(stdin=lines) as (reading, writing):
-            await made.run(reading, writing, options)
+            await made.run(reading, Replies(writing, pending), options)
     finally:
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):

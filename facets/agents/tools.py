@@ -5,8 +5,9 @@ exist here: whoever calls leaves out the collections that are not `llm_readable`
 """
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from facets.agents import wording
@@ -35,15 +36,26 @@ VALUES_DEFAULT, VALUES_MAX = 50, 256
 ENUM_MAX = 50
 """Options of one choice that are listed in a schema; some models get worse at 64."""
 ENUM_TOTAL_MAX = 1_000
-ENUM_CHARS_MAX = 100_000
-"""OpenAI takes 1,000 values in all, and 120,000 characters of names and values, in one schema."""
+"""OpenAI takes 1,000 values in all in one schema."""
+TOOL_BYTES_MAX = 16_384
+"""One tool in any format, as ASCII: clients cut longer ones, or leave their server's tools out."""
+SEARCHES_BYTES_MAX = 98_304
+"""All search tools together, which is six of that size: more of them get an equal share each."""
+SEARCH_BYTES_MIN = 4_096
+"""The share of a search tool that none goes below, however many there are: questions are told, options looked up."""
+_FRAME_BYTES = 1_024
+"""Of a tool beside its arguments and description: name, title, hints, and what JSON puts around all of it."""
+_ASKS = (wording.ASK_CHARS_MAX, 120, 40, 0)
+"""Characters of a question, from the fullest description to the shortest, where questions are many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """One argument; `values` are the only ones it takes (empty: any), `least` and `most` bound a number.
 
-    `many` says that several of the values may be given in a list; no schema says so, but models do it.
+    `many` says that several of the values may be given in a list; no schema says so, but models do it. `is_json` says
+    that the text is a JSON object, which is taken as one, too. `is_listed` False: a schema has no room for it, but who
+    gives it is understood.
     """
 
     name: str
@@ -54,6 +66,8 @@ class Parameter:
     least: float | None = None
     most: float | None = None
     many: bool = False
+    is_json: bool = False
+    is_listed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +88,11 @@ class Tool:
         """The parameters by name."""
         return {parameter.name: parameter for parameter in self.parameters}
 
+    @property
+    def listed(self) -> tuple[Parameter, ...]:
+        """The parameters that schemas and signatures have."""
+        return tuple(parameter for parameter in self.parameters if parameter.is_listed)
+
 
 def tools_of(
     definitions: Iterable[Definition], *, allowed: Iterable[Extra] = (), scoped_caller: bool = False
@@ -86,7 +105,10 @@ def tools_of(
     names = tuple(definition.name for definition in shown)
     scope = any(definition.scoped for definition in shown) and not scoped_caller
     reading = [_list_collections(), _list_facets(names, scope=scope), _get_document()]
-    searching = [search_tool(definition, scope=definition.scoped and not scoped_caller) for definition in shown]
+    room = min(TOOL_BYTES_MAX, max(SEARCH_BYTES_MIN, SEARCHES_BYTES_MAX // max(1, len(shown))))
+    searching = [
+        search_tool(definition, scope=definition.scoped and not scoped_caller, bytes_max=room) for definition in shown
+    ]
     extras = set(allowed)
     return [*reading, *searching, *(_EXTRA[extra](names) for extra in EXTRAS if extra in extras)]
 
@@ -100,50 +122,74 @@ def search_name(collection: str) -> str:
     return f"{name[: NAME_CHARS_MAX - len(tail) - 1]}_{tail}"
 
 
-def search_tool(definition: Definition, *, scope: bool = False) -> Tool:
-    """Return the tool that searches one collection; `scope` adds an argument to name one."""
-    listed = listed_choices(definition)
-    choices = [
-        Parameter(
-            name,
-            "string",
-            wording.choice(name, question, definition.name, listed=name in listed),
-            tuple(question.options) if name in listed else (),
-            many=True,
-        )
-        for name, question in definition.questions.items()
-        if isinstance(question, Choice)
-    ]
-    parameters = (
-        *choices,
+def search_tool(definition: Definition, *, scope: bool = False, bytes_max: int = TOOL_BYTES_MAX) -> Tool:
+    """Return the tool that searches one collection, written in at most so many bytes; `scope` adds an argument.
+
+    Where there is no room for all, option lists go first, the longest first: their options are looked up with
+    list_facets, and checked at the call all the same. Then questions are shortened, and at last left out: filter has
+    the same columns, and an argument that no schema lists is still understood.
+    """
+    description = wording.search(definition)
+    beside = (
         _MIN_CONFIDENCE,
-        Parameter("filter", "string", wording.filter_(definition)),
+        Parameter("filter", "string", wording.filter_(definition, bytes_max // 4)),
         Parameter("sort", "string", wording.sort(definition)),
         Parameter("limit", "integer", f"Hits on a page, {LIMIT_DEFAULT} unless told.", least=1, most=LIMIT_MAX),
         Parameter("cursor", "string", "next_cursor of the page before, with the other arguments as they were."),
         *([_SCOPE] if scope else []),
     )
+    room = bytes_max - _FRAME_BYTES - len(json.dumps(description)) - sum(map(_size, beside))
     return Tool(
         search_name(definition.name),
         "search",
         f"Search {definition.name}",
-        wording.search(definition),
-        parameters,
+        description,
+        (*_choices(definition, room), *beside),
         definition.name,
     )
 
 
-def listed_choices(definition: Definition) -> frozenset[str]:
-    """Return the choice questions whose options are listed in the schema: the small ones, while there is room."""
-    choices = [(name, asked.options) for name, asked in definition.questions.items() if isinstance(asked, Choice)]
-    values = chars = 0
-    listed = set()
-    for name, options in sorted(choices, key=lambda each: len(each[1])):
-        values += len(options)
-        chars += sum(len(option) for option in options)
-        if len(options) <= ENUM_MAX and values <= ENUM_TOTAL_MAX and chars <= ENUM_CHARS_MAX:
-            listed.add(name)
-    return frozenset(listed)
+def _choices(definition: Definition, room: int) -> list[Parameter]:
+    """Return the arguments of the choice questions, as much of each told as there is room for."""
+    asked = {name: question for name, question in definition.questions.items() if isinstance(question, Choice)}
+    for ask_max in _ASKS:
+        found = {name: _looked_up(name, question, definition.name, ask_max) for name, question in asked.items()}
+        left = room - sum(map(_size, found.values()))
+        if left >= 0:
+            break
+    else:
+        for name in reversed(found):
+            if left >= 0:
+                break
+            left += _size(found[name])
+            found[name] = replace(found[name], is_listed=False)
+    values = 0
+    listable = [name for name in asked if len(asked[name].options) <= ENUM_MAX and found[name].is_listed]
+    small_first = sorted(listable, key=lambda name: len(asked[name].options))
+    for described in (False, True):  # that an option can be named at all is worth more than what it means
+        for name in small_first:
+            options = tuple(asked[name].options)
+            text = wording.choice(asked[name], described=described, ask_max=ask_max)
+            fuller = replace(found[name], description=text, values=options)
+            cost = _size(fuller) - _size(found[name])
+            new = 0 if found[name].values else len(options)
+            if cost <= left and values + new <= ENUM_TOTAL_MAX:
+                left, values, found[name] = left - cost, values + new, fuller
+    return list(found.values())
+
+
+def _looked_up(name: str, question: Choice, collection: str, ask_max: int) -> Parameter:
+    return Parameter(name, "string", wording.many(name, question, collection, ask_max), many=True)
+
+
+def _size(parameter: Parameter) -> int:
+    """Return at least the bytes that an argument takes in any format, as ASCII."""
+    if not parameter.is_listed:
+        return 0
+    strict = {"type": [parameter.kind, "null"], "description": parameter.description}
+    values = {"enum": [*parameter.values, None]} if parameter.values else {}
+    bounds = {"minimum": parameter.least, "maximum": parameter.most}
+    return len(json.dumps({parameter.name: {**strict, **values, **bounds}})) + len(json.dumps(parameter.name)) + 4
 
 
 _MIN_CONFIDENCE = Parameter(
@@ -197,7 +243,9 @@ def _write_document(names: tuple[str, ...]) -> Tool:
     parameters = (
         _URI,
         Parameter("body", "string", "The whole new text; the old one stays unless told."),
-        Parameter("state", "string", 'Its own fields as a JSON object, such as {"title": "…"}; all of them.'),
+        Parameter(
+            "state", "string", 'Its own fields as a JSON object, such as {"title": "…"}; all of them.', is_json=True
+        ),
     )
     return Tool(
         "write_document",

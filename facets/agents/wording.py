@@ -1,5 +1,6 @@
 """What tools and their arguments are described with: short, for models read all of it at every call. Pure."""
 
+import json
 from collections.abc import Iterable
 
 from facets import display, tables
@@ -59,29 +60,40 @@ def query_sql(names: Iterable[str]) -> str:
     return clipped(text, DESCRIPTION_CHARS_MAX)
 
 
-def choice(name: str, question: Choice, collection: str, *, listed: bool) -> str:
-    """Return the description of a choice question's argument."""
-    ask = clipped(question.ask, ASK_CHARS_MAX)
-    if not listed:
-        look = f"list_facets with collection='{collection}' and facet='{name}' lists them, contains='…' looks one up."
-        return f"{ask} One of {len(question.options)} options; {look}"
-    described = [
+def many(name: str, question: Choice, collection: str, ask_max: int) -> str:
+    """Return the description of a choice question's argument whose options no schema lists."""
+    if not ask_max:
+        return "See list_facets."
+    ask = clipped(question.ask, ask_max)
+    look = f"list_facets with collection='{collection}' and facet='{name}' lists them, contains='…' looks one up."
+    return f"{ask} One of {len(question.options)} options; {look}"
+
+
+def choice(question: Choice, *, described: bool, ask_max: int) -> str:
+    """Return the description of a choice question's argument whose options are listed, with or without theirs."""
+    ask = clipped(question.ask, ask_max) if ask_max else ""
+    if not described:
+        return ask
+    meanings = [
         f"{option}: {clipped(description, OPTION_CHARS_MAX)}"
         for option, description in question.options.items()
         if description and description != option
     ]
-    return clipped(f"{ask} {'; '.join(described)}".rstrip(), PARAMETER_CHARS_MAX)
+    return clipped(f"{ask} {'; '.join(meanings)}".strip(), PARAMETER_CHARS_MAX)
 
 
-def filter_(definition: Definition) -> str:
-    """Return the description of the filter: the columns that there are, and examples of this collection."""
+def filter_(definition: Definition, bytes_max: int) -> str:
+    """Return the description of the filter, in so many bytes: the columns that there are, and examples of them."""
     table = tables.table_of(definition)
     asked = [_columns(name, question) for name, question in definition.questions.items()]
     own = [f"{name} ({column.kind})" for name, column in table.columns.items() if name.startswith("state_")]
     of_documents = "doc_status (pending, indexed, failed, empty), doc_written_at (moment), doc_key, doc_uri (text)"
     head = f"A condition in CQL2, beside the other arguments. {_examples(definition.questions)} No answer: IS NULL."
     columns = ", ".join([*asked, "each of these also with _confidence (number)", of_documents, *own])
-    return clipped(f"{head} Columns: {columns}.", PARAMETER_CHARS_MAX)
+    text = clipped(f"{head} Columns: {columns}.", PARAMETER_CHARS_MAX)
+    while (size := len(json.dumps(text))) > bytes_max:
+        text = clipped(text, max(1, len(text) * bytes_max // size - 1))
+    return text
 
 
 def sort(definition: Definition) -> str:

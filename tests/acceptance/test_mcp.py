@@ -154,6 +154,51 @@ async def test_printed_schemas_are_strict(place: Place):
     assert [tool["function"]["name"] for tool in printed][-1] == "search_support"
 
 
+def piped(place: Place, messages: list[dict[str, Any]], *words: str) -> tuple[int, list[Any], str]:
+    """Pipe messages into `facetline mcp`, end its input at once, and return its code, replies and errors."""
+    ended = place.run("mcp", *words, stdin="".join(json.dumps(each) + "\n" for each in messages))
+    return ended.code, ended.lines, ended.err
+
+
+START = {
+    "jsonrpc": "2.0",
+    "id": "start",
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+}
+READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+def calling(number: int | str, name: str, **given: Any) -> dict[str, Any]:
+    """A request that calls a tool."""
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": name, "arguments": given}}
+
+
+async def test_every_request_is_answered_before_the_end(place: Place):
+    """Requests piped in with the end of input right behind them all get their replies, and the command ends with 0."""
+    calls = [calling(number, "search_support", topic="billing", limit=1) for number in range(30)]
+    last = {"jsonrpc": "2.0", "id": "last", "method": "tools/list"}
+    code, replies, err = await asyncio.to_thread(piped, place, [START, READY, *calls, last])
+
+    assert code == 0, err
+    assert sorted(str(each["id"]) for each in replies) == sorted(["start", "last", *map(str, range(30))])
+    found = [each["result"]["content"][0]["text"] for each in replies if isinstance(each["id"], int)]
+    assert all("13 total" in text for text in found)
+
+
+async def test_what_needs_no_reply_holds_no_end_up(place: Place):
+    """A cancelled request, a line that is no message, an unknown method and a refused call change nothing."""
+    cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5, "reason": "enough"}}
+    nothing = {"jsonrpc": "2.0", "id": 9, "method": "nothing/here"}
+    lines = [START, READY, calling(5, "list_collections"), cancel, {"no": "message"}, nothing, calling(6, "none")]
+    code, replies, err = await asyncio.to_thread(piped, place, lines)
+
+    by_id = {each.get("id"): each for each in replies}
+    assert code == 0, err
+    assert "error" in by_id[9]
+    assert by_id[6]["result"]["isError"]
+
+
 async def test_nothing_but_the_protocol_is_printed(place: Place):
     """Each line of standard output is a message of the protocol, also with verbose logs; a stop signal is heeded.
 

@@ -251,15 +251,76 @@ async def test_many_ask_at_once(served: Served):
     assert [each.structured_content["uri"] for each in results] == [f"support/b{number}" for number in range(12)]
 
 
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
-async def test_no_stream_stays_open(served: Served, method: str):
+async def test_no_stream_stays_open(served: Served, method: str, path: str):
     """Who asks for a stream of the server's own messages, or to end a session, is told at once that there is none."""
     headers = {"Authorization": f"Bearer {served.tokens['all']}", "Accept": "text/event-stream"}
     async with httpx.AsyncClient(trust_env=False) as web:
-        reply = await web.request(method, f"{served.url}/mcp", headers=headers)
+        reply = await web.request(method, f"{served.url}{path}", headers=headers)
 
     assert reply.status_code == 405
     assert reply.headers["allow"] == "POST"
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
+@pytest.mark.parametrize(
+    ("accept", "events"),
+    [
+        (None, False),
+        ("*/*", False),
+        ("application/json", False),
+        ("application/*;q=0.8", False),
+        ("text/event-stream, application/json", False),
+        ("APPLICATION/JSON", False),
+        ("text/html", False),
+        ("", False),
+        ("text/event-stream", True),
+        ("text/event-stream;q=0.9, text/plain", True),
+    ],
+    ids=str,
+)
+async def test_whatever_a_client_accepts_it_is_served(served: Served, path: str, accept: str | None, *, events: bool):
+    """A request is answered with and without the slash, whatever it accepts: as events only where JSON is not taken."""
+    headers = {"Authorization": f"Bearer {served.tokens['all']}"} | ({} if accept is None else {"Accept": accept})
+    call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "list_collections", "arguments": {}}}
+    start = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+    }
+    async with httpx.AsyncClient(trust_env=False) as web:
+        if accept is None:
+            del web.headers["accept"]
+        replies = [await web.post(f"{served.url}{path}", json=each, headers=headers) for each in (start, call)]
+
+    assert [each.status_code for each in replies] == [200, 200]
+    kind = "text/event-stream" if events else "application/json"
+    assert [each.headers["content-type"].partition(";")[0] for each in replies] == [kind, kind]
+    text = replies[1].text.partition("data: ")[2] if events else replies[1].text
+    found = json.loads(text)
+    assert found["id"] == 7
+    assert "support" in [each["name"] for each in found["result"]["structuredContent"]["collections"]]
+
+
+@pytest.mark.parametrize(
+    ("given", "total"),
+    [
+        ({"topic": "", "limit": "3", "min_confidence": "", "filter": "", "sort": "", "cursor": ""}, None),
+        ({"topic": '["billing", "bug"]', "limit": 3.0}, 17),
+        ({"topic": ["billing"], "min_confidence": "0.8"}, 12),
+        ({"topic": None, "filter": "urgent = true", "limit": None}, None),
+    ],
+    ids=str,
+)
+async def test_arguments_are_taken_as_models_spell_them(served: Served, given: dict[str, Any], total: int | None):
+    """Empty text, numbers in quotes and lists in text are what they mean, through the official client too."""
+    async with served.client() as client:
+        result = await client.call_tool("search_support", given)
+
+    assert not result.is_error, text_of(result)
+    assert result.structured_content["total"] == (len(agent_site.SUPPORT) if total is None else total)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ by the jsonschema library.
 
 import copy
 import inspect
+import json
 import typing
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ import strict_schemas
 from facets import errors
 from facets.agents import arguments, functions, schemas, tools, wording
 from facets.agents.tools import EXTRAS, Parameter, Tool
+from facets.definitions import Definition
 from facets.questions import boolean, choice, score
 
 TOPICS = ("billing", "bug", "feature", "praise", "other")
@@ -105,6 +107,75 @@ def test_a_schema_never_outgrows_strict_mode():
     assert strict_schemas.problems(schemas.written(made, "openai")) == []
 
 
+def sizes(made: Tool) -> list[int]:
+    """The bytes of a tool in each format as ASCII, the longest way to write JSON on one line."""
+    return [len(json.dumps(schemas.written(made, how))) for how in FORMATS]
+
+
+def wide(questions: int, options: int, name: str = "wide", letter: str = "o", long: int = 20) -> Definition:
+    """A collection with so many choice questions of so many options, each with a long question and descriptions."""
+    described = {f"{letter * long}{n}": f"{letter * 20} number {n}, and what it means" for n in range(options)}
+    asked = {f"q{n:03}": choice(ask=f"{letter * 200}?", options=described) for n in range(questions)}
+    return builders.definition(name, questions=asked)
+
+
+LARGE = [
+    wide(6, 41),
+    wide(6, 41, letter="字"),
+    wide(128, 2),
+    wide(128, 255),
+    wide(128, 50, letter="😀"),
+    wide(1, 255, long=240),
+    wide(1, 50, letter="\u202e"),
+    builders.definition(
+        "c" * 63,
+        questions={f"{'n' * 60}{n:03}": choice(ask="字" * 1_300, options={"a": "", "b": ""}) for n in range(128)},
+    ),
+]
+
+
+@pytest.mark.parametrize("definition", LARGE, ids=lambda each: f"{len(each.questions)} questions")
+@pytest.mark.parametrize("bytes_max", [tools.TOOL_BYTES_MAX, tools.SEARCH_BYTES_MIN])
+def test_a_search_tool_keeps_within_its_bytes(definition: Definition, bytes_max: int):
+    """However many questions and options there are, of whichever letters, a tool is bounded in every format."""
+    made = tools.search_tool(definition, scope=True, bytes_max=bytes_max)
+
+    assert max(sizes(made)) <= bytes_max
+    assert strict_schemas.problems(schemas.written(made, "openai")) == []
+    assert set(made.by_name) >= set(definition.questions)
+
+
+def test_all_search_tools_together_are_bounded():
+    """The whole list keeps within its bytes for several of the largest collections, up to the least share of each."""
+    for count in (1, 6, 24):
+        many = [LARGE[3].model_copy(update={"name": f"wide{number:02}"}) for number in range(count)]
+        made = tools.tools_of(many, allowed=EXTRAS)
+        searching = [each for each in made if each.does == "search"]
+        others = [each for each in made if each.does != "search"]
+        assert sum(max(sizes(each)) for each in searching) <= tools.SEARCHES_BYTES_MAX
+        assert max(max(sizes(each)) for each in others) <= tools.TOOL_BYTES_MAX
+
+
+def test_room_goes_to_short_lists_first():
+    """Six questions of 41 options keep what fits of the lists; the rest is looked up, and each is still an argument."""
+    made = tools.search_tool(wide(6, 41))
+    listed = [each for each in made.parameters if each.values]
+    looked_up = [each for each in made.parameters if each.many and not each.values]
+
+    assert len(listed) >= 4
+    assert all("list_facets" in each.description for each in looked_up)
+    assert len(tools.search_tool(wide(3, 41)).by_name["q000"].description) > 1_000  # with what options mean
+
+
+def test_an_argument_without_room_is_understood():
+    """A question that no schema lists is taken when it is given, and is not in a function's signature."""
+    made = tools.search_tool(LARGE[-1], bytes_max=tools.SEARCH_BYTES_MIN)
+    hidden = next(each.name for each in made.parameters if not each.is_listed)
+
+    assert arguments.read(made, {hidden: "a"}) == {hidden: ("a",)}
+    assert hidden not in inspect.signature(functions.function_of(made, lambda _n, _g: "")).parameters
+
+
 @pytest.mark.parametrize("made", ALL, ids=lambda each: each.name)
 def test_strict_mode_takes_every_tool(made: Tool):
     """OpenAI's form keeps all rules of strict mode."""
@@ -155,7 +226,7 @@ CASES: list[dict[str, Any]] = [
     {"limit": 0},
     {"limit": 51},
     {"limit": 2.5},
-    {"limit": "10"},
+    {"limit": "ten"},
     {"filter": "urgent = true", "sort": "-severity", "cursor": "abc"},
     {"topics": "billing"},
     {"urgent": True},
@@ -188,7 +259,7 @@ def taken(given: dict[str, Any]) -> bool:
     [
         ({"topic": "biling"}, "'topic' cannot be 'biling' (did you mean 'billing'?); allowed: billing, bug, feature"),
         ({"topics": "bug"}, "has no argument 'topics' (did you mean 'topic'?); it takes topic, min_confidence"),
-        ({"min_confidence": "0.8"}, "'min_confidence' takes a number, not text in quotes"),
+        ({"min_confidence": "high"}, "'min_confidence' takes a number, not 'high'"),
         ({"limit": 51}, "'limit' is 51; it goes from 1 to 50"),
         ({"min_confidence": float("nan")}, "it goes from 0 to 1"),
         ({"topic": []}, "'topic' is an empty list"),
@@ -212,10 +283,117 @@ def test_several_options_and_none_are_taken():
     assert read == {"topic": ("billing", "__missing__")}
 
 
-def test_a_missing_argument_is_named():
-    """A required argument that is not there, or null, is said with what it is."""
+@pytest.mark.parametrize("given", [{}, {"uri": None}, {"uri": ""}], ids=str)
+def test_a_missing_argument_is_named(given: dict[str, Any]):
+    """A required argument that is not there, null or empty, is reported with what it is."""
     with pytest.raises(errors.InvalidQuery, match="'uri' is missing; The document's uri"):
-        arguments.read(tool("get_document"), {"uri": None})
+        arguments.read(tool("get_document"), given)
+
+
+@pytest.mark.parametrize("made", ALL, ids=lambda each: each.name)
+@pytest.mark.parametrize("nothing", ["", None], ids=repr)
+def test_empty_is_absent_in_every_argument(made: Tool, nothing: Any):
+    """Empty text and null are arguments that were not given, in each argument of each tool."""
+    given = {
+        each.name: "x/y" if each.name == "uri" else each.values[0] if each.values else "x" for each in made.parameters
+    }
+    needed = {each.name: given[each.name] for each in made.parameters if each.required}
+
+    assert arguments.read(made, {**{each.name: nothing for each in made.parameters}, **needed}) == needed
+
+
+SPELLED: list[tuple[str, Any, Any]] = [
+    ("integer", "3", 3),
+    ("integer", " 3 ", 3),
+    ("integer", "3.0", 3),
+    ("integer", 3.0, 3),
+    ("integer", [3], 3),
+    ("integer", "", None),
+    ("integer", "null", None),
+    ("number", "0.8", 0.8),
+    ("number", "1", 1),
+    ("number", ".8", errors.InvalidQuery),
+    ("number", "1e0", 1.0),
+    ("number", "nan", errors.InvalidQuery),
+    ("number", "Infinity", errors.InvalidQuery),
+    ("number", "1_0", errors.InvalidQuery),
+    ("number", "\u0663", errors.InvalidQuery),
+    ("number", "9" * 5_000, errors.InvalidQuery),
+    ("number", True, errors.InvalidQuery),
+    ("integer", "3.5", errors.InvalidQuery),
+    ("integer", {}, errors.InvalidQuery),
+    ("integer", [3, 4], errors.InvalidQuery),
+    ("boolean", "true", True),
+    ("boolean", "False", False),
+    ("boolean", 1, True),
+    ("boolean", 0, False),
+    ("boolean", "yes", True),
+    ("boolean", " no ", False),
+    ("boolean", "None", None),
+    ("boolean", "perhaps", errors.InvalidQuery),
+    ("boolean", 2, errors.InvalidQuery),
+    ("string", ["x"], "x"),
+    ("string", "null", "null"),
+    ("string", 3, errors.InvalidQuery),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "read"), SPELLED, ids=lambda each: ascii(each)[:20])
+def test_values_are_taken_as_models_spell_them(kind: Any, value: Any, read: Any):
+    """A number or a yes in quotes, a whole number with a point and a value in a list are what they mean."""
+    made = Tool("t", "search", "", "", (Parameter("x", kind, "", least=0, most=10 if kind != "string" else None),))
+    if kind in {"string", "boolean"}:
+        made = Tool("t", "search", "", "", (Parameter("x", kind, ""),))
+
+    if read is errors.InvalidQuery:
+        with pytest.raises(errors.InvalidQuery, match=r"'x' (takes|is)"):
+            arguments.read(made, {"x": value})
+    else:
+        assert arguments.read(made, {"x": value}) == ({} if read is None else {"x": read})
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ("billing", ("billing",)),
+        (["billing"], ("billing",)),
+        (["billing", "bug"], ("billing", "bug")),
+        ('["billing", "bug"]', ("billing", "bug")),
+        (' ["billing"]', ("billing",)),
+        (["billing", "", None], ("billing",)),
+        ("[]", errors.InvalidQuery),
+        ('["biling"]', errors.UnknownValue),
+        ("[billing]", errors.UnknownValue),
+        ('{"a": 1}', errors.UnknownValue),
+        ("[" * 100_000, errors.UnknownValue),
+        ([["billing"]], errors.InvalidQuery),
+        ([""], None),
+    ],
+    ids=lambda each: str(each)[:30],
+)
+def test_options_are_taken_alone_and_in_lists(value: Any, read: Any):
+    """One option, a list of them, and the list as text are taken; what is in it is checked as ever."""
+    if isinstance(read, type):
+        with pytest.raises(read):
+            arguments.read(SEARCH, {"topic": value})
+    else:
+        assert arguments.read(SEARCH, {"topic": value}) == ({} if read is None else {"topic": read})
+
+
+def test_options_that_look_like_something_else_are_taken():
+    """An option that is a number, a list or holds unseen characters is found as it is written, bare or shown."""
+    odd = builders.definition("odd", questions={"q": choice(ask="?", options={"3": "", '["x"]': "", "a\u202eb": ""})})
+    made = tools.search_tool(odd)
+
+    for given, read in ((3, "3"), ('["x"]', '["x"]'), ("a\u202eb", "a\u202eb"), ("a\\u202eb", "a\u202eb")):
+        assert arguments.read(made, {"q": given}) == {"q": (read,)}
+
+
+def test_a_state_is_taken_as_an_object():
+    """Own fields as a JSON object are what they are as its text."""
+    write = tool("write_document")
+
+    assert arguments.read(write, {"uri": "a/b", "state": {"title": "x"}})["state"] == '{"title": "x"}'
 
 
 def test_scope_is_an_argument_only_where_it_can_be():

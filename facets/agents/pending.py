@@ -1,0 +1,93 @@
+"""Requests of one client that have no reply yet, so that the end of its input waits for them.
+
+A client may write all that it wants and close its end at once, as a shell's pipe does; the SDK then drops what it has
+read and not answered. Here it sees the end once every request has its reply, is cancelled, or has taken too long.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterable, AsyncIterator
+from types import TracebackType
+from typing import Self
+
+import structlog
+from mcp import types
+from mcp.shared._stream_protocols import WriteStream
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+END_MAX_S = 90.0
+"""After the end of input: more than a first call waits for the views that are built when the command starts."""
+STAYS_OPEN = "subscriptions/listen"
+"""The request whose reply comes when the client ends it: nothing to wait for."""
+CANCELLED = "notifications/cancelled"
+
+log = structlog.get_logger(__name__)
+
+
+class Pending:
+    """The requests read and not answered; `lines` and `Replies` keep it."""
+
+    def __init__(self, *, end_max_s: float = END_MAX_S) -> None:
+        self._open: Counter[types.RequestId] = Counter()
+        self._none = asyncio.Event()
+        self._none.set()
+        self._end_max_s = end_max_s
+
+    async def lines(self, source: AsyncIterable[str]) -> AsyncIterator[str]:
+        """Yield the lines of the client; end when each request among them has been answered."""
+        async for line in source:
+            self._read(line)
+            yield line
+        try:
+            await asyncio.wait_for(self._none.wait(), self._end_max_s)
+        except TimeoutError:
+            log.warning("agent_requests_not_answered", requests=self._open.total(), waited_s=self._end_max_s)
+
+    def answered(self, request_id: "types.RequestId | None") -> None:
+        """Note that a request needs no reply any more."""
+        if request_id is None or self._open[request_id] <= 1:
+            self._open.pop(request_id, None)  # type: ignore[arg-type]
+        else:
+            self._open[request_id] -= 1
+        if not self._open:
+            self._none.set()
+
+    def _read(self, line: str) -> None:
+        try:
+            message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValidationError:
+            return  # no request: the SDK says so by itself
+        if isinstance(message, types.JSONRPCRequest) and message.method != STAYS_OPEN:
+            self._open[message.id] += 1
+            self._none.clear()
+        elif isinstance(message, types.JSONRPCNotification) and message.method == CANCELLED:
+            self.answered((message.params or {}).get("requestId"))
+
+
+class Replies:
+    """A stream to the client that notes which requests it answers."""
+
+    def __init__(self, inner: WriteStream[SessionMessage], pending: Pending) -> None:
+        self._inner = inner
+        self._pending = pending
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Send a message."""
+        await self._inner.send(item)
+        if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
+            self._pending.answered(item.message.id)
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        """Return the stream."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the stream."""
+        await self.aclose()
