@@ -9,7 +9,7 @@ whose address only `acompletion` knows, are asked by `acompletion` as before: `a
 import copy
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +17,7 @@ from evaluators import chat_form, model_http, provider_places, provider_requests
 from evaluators.model_http import HttpReply
 from evaluators.models import TOKEN_NAMES, Connection, cost_from, usage_of
 from evaluators.provider_places import Place
+from evaluators.token_mass import part_of
 from facets.errors import InvalidAnswer
 
 OPENAI_LIKE = frozenset(
@@ -73,7 +74,8 @@ class ChatAdapter:
         self._litellm = litellm
         self._connection = connection
         self._provider = provider
-        self._mapped: dict[str, dict[str, Any]] = {}
+        self._mapped: dict[tuple[str, Place], dict[str, Any] | None] = {}
+        self._unpriced: set[tuple[str, str]] = set()
 
     async def complete(
         self, api_key: str | None, messages: list[dict[str, str]], params: Mapping[str, Any]
@@ -86,9 +88,9 @@ class ChatAdapter:
             Exception: litellm refused the request before it was sent.
         """
         place = self._place(api_key)
-        if place is None or self._is_bridged(place, params):
+        optional = None if place is None else self._optional(place, params)
+        if place is None or optional is None:
             return None
-        optional = self._optional(place, params)
         config = _config(place)
         json_mode, extra = optional.pop("json_mode", False), optional.pop("extra_body", None)
         known = {
@@ -123,7 +125,11 @@ class ChatAdapter:
             return Completion(readable, raw, usage_of(readable))
         response = self._read(config, place, reply, readable, optional, known, messages, body, bool(json_mode))
         usage = usage_of(readable if "choices" in raw else response)  # litellm has 0 for what was not reported
-        cost = self._cost(place, response) if usage is not None and len(usage) == len(TOKEN_NAMES) else None
+        cost = (
+            self._cost(place, response, raw.get("usage"))
+            if usage is not None and len(usage) == len(TOKEN_NAMES)
+            else None
+        )
         return Completion(response, raw, usage, cost_from(cost, self._connection))
 
     def _place(self, api_key: str | None) -> Place | None:
@@ -136,33 +142,17 @@ class ChatAdapter:
             return None
         return provider_places.filled(Place(model, provider, resolved or base, key or api_key))
 
-    def _is_bridged(self, place: Place, params: Mapping[str, Any]) -> bool:
-        """Whether litellm asks this model by OpenAI's Responses protocol."""
-        from litellm.responses import bridge_check
+    def _optional(self, place: Place, params: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the parameters as the provider takes them, None where litellm asks by OpenAI's Responses protocol.
 
-        told, _ = bridge_check.responses_api_bridge_check(
-            model=place.model,
-            custom_llm_provider=place.provider,
-            tools=params.get("tools"),
-            reasoning_effort=params.get("reasoning_effort"),
-            api_base=place.api_base,
-        )
-        return bool(told.get("mode") == "responses")
-
-    def _optional(self, place: Place, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parameters as the provider takes them; raise where litellm knows that it does not."""
-        key = json.dumps(params)
+        Raises what litellm raises for parameters that it knows the provider not to take.
+        """
+        key = json.dumps(params), replace(place, api_key=None, headers={})
         if key not in self._mapped:
             if len(self._mapped) >= MAPPED_MAX:
                 self._mapped.clear()
-            from litellm import utils
-
-            # A copy, because some adapters change what they are given.
-            mapped = utils.get_optional_params(
-                model=place.model, custom_llm_provider=place.provider, **copy.deepcopy(dict(params))
-            )
-            self._mapped[key] = {name: value for name, value in mapped.items() if name not in NOT_SENT}
-        return copy.deepcopy(self._mapped[key])
+            self._mapped[key] = None if _is_bridged(place, params) else _mapped(place, params)
+        return copy.deepcopy(self._mapped[key])  # some adapters change what they are given
 
     def _read(
         self,
@@ -198,8 +188,11 @@ class ChatAdapter:
             message = f"{model}: the reply cannot be read as a chat completion ({type(error).__name__})."
             raise InvalidAnswer(message) from error
 
-    def _cost(self, place: Place, response: Any) -> float | None:
+    def _cost(self, place: Place, response: Any, usage: Any) -> float | None:
         """Return the price as the provider reported it or by litellm's list, None where neither says."""
+        key = place.model, str(part_of(response, "model"))
+        if key in self._unpriced and part_of(usage, "cost") is None:
+            return None  # finding that out takes longer than the request
         try:
             return self._litellm.response_cost_calculator(  # type: ignore[no-any-return]
                 response_object=response,
@@ -209,6 +202,8 @@ class ChatAdapter:
                 optional_params={},
             )
         except Exception:  # noqa: BLE001 (litellm raises plain ones for a model without a price)
+            if len(self._unpriced) < MAPPED_MAX:
+                self._unpriced.add(key)
             return None
 
 
@@ -216,6 +211,27 @@ def adapter_of(litellm: ModuleType, connection: Connection) -> ChatAdapter | Non
     """Return the adapter that asks a connection's model, None where `acompletion` has to."""
     provider = connection.model.partition("/")[0]
     return ChatAdapter(litellm, connection, provider) if provider in PROVIDERS else None
+
+
+def _is_bridged(place: Place, params: Mapping[str, Any]) -> bool:
+    from litellm.responses import bridge_check
+
+    told, _ = bridge_check.responses_api_bridge_check(
+        model=place.model,
+        custom_llm_provider=place.provider,
+        tools=params.get("tools"),
+        reasoning_effort=params.get("reasoning_effort"),
+        api_base=place.api_base,
+    )
+    return bool(told.get("mode") == "responses")
+
+
+def _mapped(place: Place, params: Mapping[str, Any]) -> dict[str, Any]:
+    from litellm import utils
+
+    given = copy.deepcopy(dict(params))
+    mapped = utils.get_optional_params(model=place.model, custom_llm_provider=place.provider, **given)
+    return {name: value for name, value in mapped.items() if name not in NOT_SENT}
 
 
 def _config(place: Place) -> Any:

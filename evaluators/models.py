@@ -7,6 +7,7 @@ its `__cause__`.
 
 import asyncio
 import functools
+import gc
 import importlib
 import logging
 import math
@@ -93,12 +94,25 @@ def _loading() -> "Future[_Library]":
         thread.shutdown(wait=False)
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Collect no garbage meanwhile: it takes a third of an import's processor time, and finds nothing."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 @functools.cache
 def _library() -> _Library:
     # Without it the import asks the network for prices, and leaves a thread behind that tries again.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     native_modules.load("tokenizers")  # a view or the embedded model may need one at the same moment
-    litellm = importlib.import_module("litellm")
+    with _uncollected():
+        litellm = importlib.import_module("litellm")
     for name, value in SETTINGS.items():
         setattr(litellm, name, value)
     for words in NOISE:

@@ -16,7 +16,7 @@ class Place:
     provider: str
     api_base: str | None
     api_key: str | None
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 def filled(place: Place) -> Place | None:

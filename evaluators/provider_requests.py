@@ -1,11 +1,13 @@
 """One provider's request, built by litellm's adapter for it: address, headers and body."""
 
-import copy
+import functools
 import os
 from typing import Any
 
 from evaluators.model_http import HttpReply
 from evaluators.provider_places import Place
+
+URLS_KEPT = 256
 
 
 class Unlogged:
@@ -22,23 +24,41 @@ class Unlogged:
     post_call = pre_call
 
 
-def response_of(reply: HttpReply, read: Any) -> Any:
-    """Return a reply as the adapters take it; `read` is what it is as JSON."""
+@functools.cache
+def _parsed_response() -> Any:
     import httpx
 
     class Parsed(httpx.Response):
-        def json(self, **_: Any) -> Any:
-            return read
+        """A response whose JSON was read already."""
 
+        read_as: Any = None
+
+        def json(self, **_: Any) -> Any:
+            return self.read_as
+
+    return Parsed
+
+
+@functools.lru_cache(URLS_KEPT)
+def _asked(url: str) -> Any:
+    import httpx
+
+    return httpx.Request("POST", url)
+
+
+def response_of(reply: HttpReply, read: Any) -> Any:
+    """Return a reply as the adapters take it; `read` is what it is as JSON."""
     gone = ("content-encoding", "content-length", "transfer-encoding")  # it was read and decompressed
     headers = {name: value for name, value in reply.headers.items() if name not in gone}
-    return Parsed(reply.status, headers=headers, content=reply.body, request=httpx.Request("POST", reply.url))
+    response = _parsed_response()(reply.status, headers=headers, content=reply.body, request=_asked(reply.url))
+    response.read_as = read
+    return response
 
 
 def request(
     config: Any,
     place: Place,
-    messages: list[dict[str, str]],
+    messages: list[Any],
     optional: dict[str, Any],
     known: dict[str, Any],
 ) -> tuple[str, dict[str, str], dict[str, Any]]:
@@ -67,7 +87,7 @@ def request(
         )
     body = config.transform_request(
         model=place.model,
-        messages=copy.deepcopy(messages),
+        messages=[dict(message) for message in messages],
         optional_params=optional,
         litellm_params=known,
         headers=headers,
@@ -101,9 +121,10 @@ def _gemini(
         litellm_params=known,
     )
     unlogged: Any = Unlogged(optional)
+    copies: list[Any] = [dict(message) for message in messages]
     body = transformation.sync_transform_request_body(
         gemini_api_key=place.api_key,
-        messages=copy.deepcopy(messages),
+        messages=copies,
         api_base=place.api_base,
         model=place.model,
         client=None,

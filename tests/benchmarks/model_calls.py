@@ -6,6 +6,12 @@ answers that the validator has passed. Baseline: litellm's own function with the
 `model_calls_100ms`: documents a second that a side chain over SQLite gets answered with 64 calls at once, each 100 ms.
 Baseline: litellm alone, 64 tasks that ask about the same bodies.
 
+`model_calls_chat_100ms`: the same with a chat model. Baseline: the same pipeline with an evaluator that sends a fixed
+request through the same HTTP client and reads the reply with `json.loads`, nothing else.
+
+`model_calls_import`: processor time of loading all that a first call needs, in a process of its own. Baseline: of
+`import litellm` alone, as Python does it.
+
 `model_calls_processes`: documents a second that two worker processes on one PostgreSQL get answered, with 64 calls at
 once each, of 800 ms: slow enough for slots to be the limit, and not the cores, which server, database and workers
 share. Baseline: one of them.
@@ -15,11 +21,12 @@ Retry-After) and is away for three seconds. Baseline: one, which no client can r
 """
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,12 +39,13 @@ import workers
 from figures import Figure, interleaved
 from model_storm import Storm
 
-from evaluators import models, validation
+from evaluators import chat_answers, chat_prompt, chat_reply, chat_sheet, model_http, models, validation
 from evaluators.chat import Chat
-from evaluators.contract import Evaluator
+from evaluators.contract import Evaluated, Evaluator, Identity, Limits
 from evaluators.decisions import Decisions
 from evaluators.models import Connection
 from facets.errors import EvaluatorUnavailable
+from facets.questions import Question
 from storage import documents, opening
 from streams.calls import Assignment, CallLimits
 from streams.classifying import classifying
@@ -53,6 +61,8 @@ DELAY_S = 0.1
 SLOW_S = 0.8
 STORMED = 300
 ROUNDS = 3
+ALONE = "import litellm"
+OURS = "import asyncio; from evaluators import models; asyncio.run(models.load())"
 LIMIT_S = 300.0
 
 Ask = Callable[[int], Awaitable[object]]
@@ -75,6 +85,14 @@ async def measure() -> AsyncIterator[Figure]:
         found = await interleaved(ROUNDS, alone=lambda: _a_second(alone), chain=lambda: _chain(decisions))
         yield Figure("model_calls_100ms", found["chain"], "documents/s", found["alone"])
         await models.close()
+    with _server(DELAY_S) as url:
+        chat, plain = Chat(Connection("openai/bench", f"{url}/v1", VARIABLE)), _Plain(f"{url}/v1/chat/completions")
+        await _known(chat)
+        found = await interleaved(ROUNDS, plain=lambda: _chain(plain), chat=lambda: _chain(chat))
+        yield Figure("model_calls_chat_100ms", found["chat"], "documents/s", found["plain"])
+        await models.close()
+    found = await interleaved(ROUNDS, alone=lambda: _loading(ALONE), ours=lambda: _loading(OURS))
+    yield Figure("model_calls_import", found["ours"], "s of CPU", found["alone"])
     with _server(SLOW_S) as url, services.postgres() as admin_url:
         found = await interleaved(
             ROUNDS, one=lambda: _by_processes(url, admin_url, 1), two=lambda: _by_processes(url, admin_url, 2)
@@ -173,6 +191,42 @@ def _ours(evaluator: Evaluator) -> Ask:
     return ask
 
 
+class _Plain:
+    """An evaluator that knows its questions and sends the least that a chat server answers."""
+
+    kind = "plain"
+    identity = Identity("plain", "bench")
+    limits = Limits(frozenset({"choice", "boolean", "score"}), 255, 10)
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        sheet = chat_sheet.sheet_of(sample.QUESTIONS, order=chat_sheet.fixed, letters=False, sure=False)
+        self._sheet = sheet
+        self._schema = chat_prompt.prompt_of(sheet).schema
+
+    async def evaluate(self, body: str, questions: Mapping[str, Question], *, key: str, deadline_s: float) -> Evaluated:
+        form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": self._schema}}
+        asked = {"model": "bench", "messages": [{"role": "user", "content": body}], "response_format": form}
+        headers = {"Authorization": f"Bearer {os.environ[VARIABLE]}", "Content-Type": "application/json"}
+        reply = await model_http.post(
+            self._url, headers=headers, data=json.dumps(asked).encode(), reply_bytes_max=1_000_000
+        )
+        text = json.loads(reply.body)["choices"][0]["message"]["content"]
+        return Evaluated(chat_answers.answers(chat_reply.Reply(text), self._sheet), "bench")
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+async def _loading(code: str) -> float:
+    script = f"import time; t = time.process_time(); {code}; print(time.process_time() - t)"
+    env = {**os.environ, "PYTHONPATH": str(HERE.parents[1]), "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, text=True, check=True
+    )
+    return float(done.stdout)
+
+
 def _bare(evaluator: Decisions) -> Ask:
     connection, form = evaluator._connection, evaluator._form
 
@@ -220,7 +274,7 @@ async def _a_second(ask: Ask) -> float:
     return DOCUMENTS / (time.perf_counter() - started_s)
 
 
-async def _chain(evaluator: Decisions, count: int = DOCUMENTS) -> float:
+async def _chain(evaluator: Evaluator, count: int = DOCUMENTS) -> float:
     assignments = {"tickets": Assignment(sample.definition(), evaluator, CallLimits(concurrency=sample.SLOTS))}
     with TemporaryDirectory() as folder:
         store = await opening.open_store(f"sqlite:///{Path(folder) / 'store.db'}")

@@ -4,6 +4,7 @@ Method: the server's replies are scripted, and it counts; answers go through the
 """
 
 import asyncio
+import gzip
 import json
 import math
 from collections.abc import Iterator
@@ -90,7 +91,12 @@ async def test_answers_are_kept_as_given(server: model_server.Server, form: str)
         "probabilities": {"billing": 0.1, "other": 0.1, "outage": 0.8},
         "confidence": model_replies.CONFIDENCE,
     }
-    assert said.answers["urgent"].model_dump() == {"type": "boolean", "probability": 0.75, "confidence": None}
+    assert said.answers["urgent"].model_dump() == {
+        "type": "boolean",
+        "probability": 0.75,
+        "confidence": None,
+        "value": None,
+    }
     assert said.answers["mood"].model_dump() == {
         "type": "score",
         "score": 0.3,
@@ -305,6 +311,34 @@ async def test_a_failure_has_its_meaning_and_one_call(server: model_server.Serve
     server.plan = reply
 
     assert await reason(decisions(server)) == expected
+    assert len(server.requests) == 1
+
+
+ODD: dict[str, tuple[Reply, str]] = {
+    "a refusal in another field": (Reply(400, {"error": "the prompt is too long"}), "too_long"),
+    "a refusal in a list": (Reply(422, {"detail": [{"loc": ["state"], "msg": "prompt is too long"}]}), "too_long"),
+    "no such model, as text": (Reply(400, "The model `x` does not exist"), "EvaluatorMisconfigured"),
+    "a redirect": (Reply(307, "", {"location": "/elsewhere"}), "EvaluatorMisconfigured"),
+    "a list": (Reply(200, [1]), "invalid_answer"),
+    "null": (Reply(200, "null"), "invalid_answer"),
+    "no text": (Reply(200, b'{"answers": "\xff"}'), "invalid_answer"),
+    "a rate limit with 200": (Reply(200, {"error": {"message": "slow", "code": 429}}), "rate_limited"),
+    "too much": (Reply(flood_bytes=16 * 1024 * 1024), "invalid_answer"),
+    "too much of an error": (Reply(500, {"error": "x"}, flood_bytes=16 * 1024 * 1024), "invalid_answer"),
+    "a bomb": (
+        Reply(body=gzip.compress(b" " * 16 * 1024 * 1024), headers={"content-encoding": "gzip"}),
+        "invalid_answer",
+    ),
+}
+
+
+@pytest.mark.parametrize("form", MODEL)
+@pytest.mark.parametrize(("reply", "expected"), ODD.values(), ids=ODD)
+async def test_the_raw_reply_is_judged(server: model_server.Server, reply: Reply, expected: str, form: str):
+    """Words wherever they stand, bytes up to a bound, no redirect followed; one request each."""
+    server.plan = reply
+
+    assert await reason(decisions(server, form)) == expected
     assert len(server.requests) == 1
 
 

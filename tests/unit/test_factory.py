@@ -80,6 +80,12 @@ def test_a_recording_is_found_beside_the_project_file(tmp_path: Path):
         ({**DECISIONS, "api_base": "http://u:p@127.0.0.1"}, "without a user"),
         ({**DECISIONS, "api_base": "http://[::1"}, "api_base is the server's address"),
         ({**DECISIONS, "api_key_env": "sk-0123"}, "api_key_env is the name of the variable"),
+        (
+            {**DECISIONS, "reply_bytes_max": 1023},
+            "reply_bytes_max is a number of bytes from 1024 to 268435456, not 1023",
+        ),
+        ({**CHAT, "reply_bytes_max": True}, "reply_bytes_max is a number of bytes"),
+        ({**CHAT, "reply_bytes_max": "4 MiB"}, "reply_bytes_max is a number of bytes"),
         ({**DECISIONS, "long_body": "cut"}, "long_body is 'fail' (the default) or 'head_tail', not 'cut'"),
         ({**DECISIONS, "context_tokens": 10}, "context_tokens is a number from 1000 to 10000000"),
         ({**DECISIONS, "context_tokens": True}, "context_tokens is a number"),
@@ -112,7 +118,13 @@ def test_a_key_in_the_place_of_its_variable_is_not_repeated():
 def test_a_chat_models_address_and_key_change_no_fingerprint():
     """Only what changes answers is in its identity; how a body is cut is, where it is cut at all."""
     plain = make(CHAT).identity
-    elsewhere = {**CHAT, "api_base": "http://127.0.0.1:1", "api_key_env": "K", "context_tokens": 9000}
+    elsewhere = {
+        **CHAT,
+        "api_base": "http://127.0.0.1:1",
+        "api_key_env": "K",
+        "context_tokens": 9000,
+        "reply_bytes_max": 2048,
+    }
     cut = [{**elsewhere, "long_body": "head_tail", "context_tokens": tokens} for tokens in (9000, 8000)]
 
     assert make(elsewhere).identity == plain
@@ -123,7 +135,13 @@ def test_an_address_and_a_key_change_no_fingerprint():
     """Only what changes answers is in the identity: the model, how long bodies are cut, and the wire's version."""
     plain = make(DECISIONS).identity
     elsewhere = make(
-        {**DECISIONS, "api_base": "http://127.0.0.1:1", "api_key_env": "K", "context_tokens": 9000}
+        {
+            **DECISIONS,
+            "api_base": "http://127.0.0.1:1",
+            "api_key_env": "K",
+            "context_tokens": 9000,
+            "reply_bytes_max": 2048,
+        }
     ).identity
     cut = make({**DECISIONS, "long_body": "head_tail", "context_tokens": 9000}).identity
 
