@@ -276,6 +276,10 @@ class ThreadsStuck(FatalError):
     """A library's threads do not end, so that only leaving the process at once helps."""
 
 
+_WORD_CHARS_MAX = 80
+"""Of a word that somebody sent, what is compared with names that exist."""
+
+
 def nearest(word: str, allowed: Iterable[str]) -> str:
     """Return ` (did you mean 'x'?)` for the allowed word closest to `word`, or an empty string."""
     close = likeliest(word, allowed)
@@ -284,6 +288,7 @@ def nearest(word: str, allowed: Iterable[str]) -> str:
 
 def likeliest(word: str, allowed: Iterable[str]) -> str | None:
     """Return the allowed word that `word` was probably meant to be: but for its case, without a prefix, or alike."""
+    word = word[:_WORD_CHARS_MAX]  # a name is shorter, and comparing takes time by the square of the length
     known: dict[str, str] = {}
     for each in allowed:
         known.setdefault(each.casefold(), each)

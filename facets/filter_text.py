@@ -9,6 +9,7 @@ with another). Everything else is the parser's to judge.
 """
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from facets.errors import InvalidFilter
@@ -24,6 +25,7 @@ _TOKEN = re.compile(
          | (?P<word>[^\W\d][\w.:]*) | (?P<sign><>|<=|>=|!=|\S) )""",
     re.VERBOSE,
 )
+_PARENTHESIS = re.compile(r"\s*\(")
 _COMPARISONS = frozenset({"=", "<", ">", "<=", ">=", "<>", "!=", "in", "like", "between", "is"})
 # They make a literal of the text in their parentheses.
 _FUNCTIONS = frozenset({"timestamp", "date"})
@@ -57,6 +59,15 @@ class _Walk:
     unary_run: int = 0
     conditions: int = 1
     minus: bool = False
+    lines: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.lines += (match.end() for match in re.finditer("\n", self.text))
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """Return what `place` does, for many characters of one text."""
+        line = bisect_right(self.lines, offset)
+        return line + 1, offset + 1 - (self.lines[line - 1] if line else 0)
 
 
 def operands(text: str) -> list[Operand]:
@@ -72,7 +83,7 @@ def operands(text: str) -> list[Operand]:
     if size > BYTES_MAX:
         raise InvalidFilter(f"the filter has {size} bytes; at most {BYTES_MAX} are taken")
     walk = _Walk(text)
-    for match in _TOKEN.finditer(text):
+    for match in _TOKEN.finditer(text.rstrip()):  # blanks at the end would be tried from each of them
         kind = match.lastgroup or ""
         _step(walk, kind, match[kind], match.start(kind))
     return walk.operands
@@ -102,13 +113,13 @@ def _step(walk: _Walk, kind: str, token: str, offset: int) -> None:
 
 
 def _operand(walk: _Walk, kind: str, token: str, offset: int) -> None:
-    if kind == "word" and walk.text[offset + len(token) :].lstrip().startswith("("):
+    if kind == "word" and _PARENTHESIS.match(walk.text, offset + len(token)):
         if token.lower() in _FUNCTIONS:
             return
         raise refuse(walk.text, offset, f"function {token[:40]!r} is not taken; compare a column with a value")
     if walk.minus and kind != "number":
         raise refuse(walk.text, offset, "arithmetic is not taken; compare a column with a value")
-    line, column = place(walk.text, offset)
+    line, column = walk.place(offset)
     if kind == "string":
         token = token[1:-1].replace("''", "'")
     elif kind == "number" and walk.minus:

@@ -25,6 +25,8 @@ VALUES_MAX = 256
 # Buckets of one facet: what a page can show. No question that an evaluator takes has more than 255.
 FACET_SIZE = 50
 FACET_SIZE_MAX = 1_000
+# More than the names of a collection's columns, all of them.
+_LISTED_CHARS_MAX = 16 * 1024
 ALL = "*"
 """Among `counts`: every question."""
 
@@ -45,6 +47,8 @@ def _one_or_many(value: Any) -> Any:
 def _comma_separated(value: Any) -> Any:
     if value is None:
         return ()
+    if isinstance(value, str) and len(value) > _LISTED_CHARS_MAX:
+        raise ValueError(f"it has {len(value)} characters; at most {_LISTED_CHARS_MAX} are taken")
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
@@ -245,9 +249,11 @@ def _check_scope(scope: str | None, table: Table) -> None:
 
 
 def _refuse_twice(field: str, names: tuple[str, ...]) -> None:
+    seen: set[str] = set()
     for name in names:
-        if names.count(name) > 1:
+        if name in seen:
             raise InvalidQuery(f"{field} names '{name}' twice; once is enough")
+        seen.add(name)
 
 
 def _unknown_facet(name: str, known: Iterable[str]) -> UnknownFacet:

@@ -132,6 +132,8 @@ def compile_check(schema: Mapping[str, Any]) -> StateCheck:
         reasons: list[EventReason] = []
         for name, value in state.items():
             field = fields.get(name)
+            if len(problems) >= _PROBLEMS_SHOWN_MAX and field is None:
+                break  # nothing more would be shown, and a state may hold any number of unknown names
             if field is None:
                 problems.append(_unknown_field(name, fields))
             elif value is not None:

@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Literal, Self, TextIO
@@ -226,7 +227,7 @@ def header_of(first: tuple[int, list[str] | Refusal]) -> list[str]:
     _, names = first
     if isinstance(names, Refusal):
         raise InvalidFile(f"the header line is not CSV: {names.reason.removeprefix('not_csv: ')}")
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, times in Counter(names).items() if times > 1)
     if twice:
         raise InvalidFile(f"column {twice[0]!r} stands twice in the file; name each column once")
     return names

@@ -193,6 +193,8 @@ def read_file(path: Path) -> dict[str, Any]:
         raise errors.InvalidSettings(f"{path} cannot be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
         raise errors.InvalidSettings(f"{path} is not valid TOML: {error}") from error
+    except RecursionError:
+        raise errors.InvalidSettings(f"{path} is nested too deeply to be read; settings have a few levels") from None
 
 
 def load_settings(**given: Any) -> Settings:

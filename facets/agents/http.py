@@ -19,6 +19,7 @@ from facets.agents.server import Context
 from facets.agents.sources import NodeSource
 from facets.agents.toolbox import Toolbox
 from facets.agents.tools import Extra
+from facets.api import json_text
 from facets.api.access import require
 from facets.api.application import MakePart, Part
 from facets.api.call import Service
@@ -26,7 +27,8 @@ from facets.api.problems import Problem
 
 PATH = "/mcp"
 JSON, EVENTS = "application/json", "text/event-stream"
-BODY_BYTES_MAX = 5 * 1024 * 1024
+BODY_BYTES_MAX = 1_500_000
+"""Room for the longest argument (a million characters) in ASCII; reading a message takes the SDK 35 ms a megabyte."""
 _CALLER = "facetline.caller"
 
 
@@ -57,7 +59,7 @@ class AgentEndpoint:
         """Answer one request.
 
         Raises:
-            Problem: what comes before the protocol is wrong: method, token, right, type of the body.
+            Problem: what comes before the protocol is wrong: method, token, right, type or size of the body.
         """
         scope["route"] = self.route  # what the log and the metrics call it
         if scope["method"] != "POST":
@@ -68,10 +70,11 @@ class AgentEndpoint:
         if not Headers(scope=scope).get("content-type", "").lower().startswith("application/json"):
             raise Problem("unsupported-media-type", "a message is JSON: send content-type: application/json")
         scope[_CALLER] = caller
-        whole = await _read(receive)  # before a slot is taken: a slow sender must not hold one
+        body = await _read(receive)  # before a slot is taken: a slow sender must not hold one
+        await json_text.check(body)
         async with self._service.agents.one(caller.name):
             manager = self._events if _wants_events(scope) else self._json
-            await manager.handle_request(_accepting_both(scope), whole, send)
+            await manager.handle_request(_accepting_both(scope), _again(body, receive), send)
 
     async def _toolbox_of(self, context: Context) -> Toolbox:
         # The transports hand the HTTP request on with every message.
@@ -92,15 +95,26 @@ def _accepting_both(scope: Scope) -> Scope:
     return {**scope, "headers": [*others, (b"accept", f"{JSON}, {EVENTS}".encode())]}
 
 
-async def _read(receive: Receive) -> Receive:
-    """Read a request's body, which the gate bounds in size and time; return what gives it again, in one piece."""
+async def _read(receive: Receive) -> bytes:
+    """Read a request's body, which the gate bounds in time.
+
+    Raises:
+        Problem: `too-large`.
+    """
     body = bytearray()
     more = True
     while more:
         message = await receive()
         body += message.get("body", b"")
+        if len(body) > BODY_BYTES_MAX:
+            raise Problem("too-large", f"a message has at most {BODY_BYTES_MAX} bytes")
         more = message["type"] == "http.request" and message.get("more_body", False)
-    waiting: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+    return bytes(body)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Return what gives a body again, in one piece, and then what comes after it."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> Message:
         return waiting.pop() if waiting else await receive()

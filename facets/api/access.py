@@ -4,6 +4,7 @@ A browser sends any page's requests to this server. So a request is answered onl
 and, where everybody on this machine has all rights, only under a name of this machine that no other site can take.
 """
 
+import re
 from collections.abc import Collection
 
 from starlette.datastructures import Headers
@@ -47,6 +48,8 @@ class Access:
             Problem: `foreign-host` or `foreign-origin`.
         """
         host = headers.get("host", "").lower()
+        if host and not _name(host):
+            raise _foreign_host(host)
         # Commands on this machine ask it by its loopback address; no other site can take that name.
         if self._hosts and host not in self._hosts and not is_loopback(_name(host)):
             raise _foreign_host(host)
@@ -121,8 +124,14 @@ def _bearer(header: str | None) -> str | None:
     return token if 0 < len(token) <= TOKEN_CHARS_MAX else "-"
 
 
+# A name or an address, and a port: nothing before it, as in a URL with a user, and nothing behind it.
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)\.?(?::\d{0,5})?", re.IGNORECASE | re.ASCII)
+
+
 def _name(host: str) -> str:
-    return host if host.endswith("]") else host.rsplit(":", 1)[0]
+    """Return the host of a Host header without its port and the root's dot; empty when it is none."""
+    found = _HOST.fullmatch(host)
+    return found[1] if found else ""
 
 
 def _is_own(origin: str, host: str) -> bool:

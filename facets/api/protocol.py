@@ -6,6 +6,7 @@ who only hold connections never keep out those who ask. What is no HTTP is answe
 """
 
 import asyncio
+import re
 import sys
 from http import HTTPStatus
 from typing import Any
@@ -17,6 +18,42 @@ from facets.api import problems
 from facets.api.limits import Limits
 from facets.api.problems import Problem
 
+HEAD_BYTES_MAX = 64 * 1024
+"""A request's line and headers: room for a long search by address, and for tokens in `at_least`."""
+READ_BYTES = 8 * 1024
+"""Taken from a socket at once: 1-byte chunks of a body are some 1,400 events of h11, which others wait for."""
+
+
+# A line that ends without CR, or goes on in the next one.
+_LOOSE = re.compile(rb"(?<!\r)\n|\r\n[ \t]")
+
+
+class _Ambiguous(h11.RemoteProtocolError):
+    """A request whose end or headers two readers may see differently: how requests are smuggled past a proxy."""
+
+
+class _StrictConnection(h11.Connection):
+    """h11's side of a connection, stricter: it refuses what another reader may understand in another way."""
+
+    def next_event(self) -> Any:
+        """Return what came next.
+
+        Raises:
+            RemoteProtocolError: it is no HTTP, or ambiguous.
+        """
+        before = self.trailing_data[0] if self.their_state is h11.IDLE else b""
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            head = before[: len(before) - len(self.trailing_data[0])]
+            names = {name for name, _ in event.headers}
+            if {b"transfer-encoding", b"content-length"} <= names:
+                raise _Ambiguous("a request has Transfer-Encoding or Content-Length, not both")
+            if b"transfer-encoding" in names and event.http_version < b"1.1":
+                raise _Ambiguous("HTTP/1.0 has no Transfer-Encoding; send HTTP/1.1")
+            if _LOOSE.search(head):
+                raise _Ambiguous("each line of a request's head ends with CR LF, and none goes on in the next")
+        return event
+
 
 class BoundedProtocol(H11Protocol):
     """A connection under `limits`; made by uvicorn, as `server_options` says."""
@@ -25,6 +62,7 @@ class BoundedProtocol(H11Protocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.conn = _StrictConnection(h11.SERVER, HEAD_BYTES_MAX)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._idle_since = self.loop.time()
 
@@ -38,6 +76,8 @@ class BoundedProtocol(H11Protocol):
         """Take a connection, or turn it away when none makes room."""
         room = len(self.connections) < self.limits.connections or self._make_room()
         super().connection_made(transport)
+        if hasattr(transport, "max_size"):  # asyncio's own, which is 256 KiB
+            transport.max_size = READ_BYTES
         if room:
             self._arm("head", self.limits.request_s, self._head_is_late)
         else:
@@ -50,8 +90,14 @@ class BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what a client sent."""
-        super().data_received(data)
+        """Take what a client sent, of a head only as much as may be there."""
+        while data and not self.transport.is_closing():
+            room = self._head_room()
+            if not room:
+                self._refuse(Problem("head-too-large", f"a request's head has at most {HEAD_BYTES_MAX} bytes"))
+                return
+            super().data_received(data[:room])
+            data = data[room:]
         if not self.idle or self.transport.is_closing():
             self._disarm("head")
         elif self.conn.their_state is h11.IDLE:
@@ -91,10 +137,17 @@ class BoundedProtocol(H11Protocol):
         """Answer what is no HTTP. Called while the error is handled, which alone says what is wrong."""
         error = sys.exc_info()[1]
         too_large = getattr(error, "error_status_hint", 400) == 431  # noqa: PLR2004 (HTTP's number)
-        self._refuse(Problem("head-too-large" if too_large else "bad-request", msg))
+        detail = str(error) if isinstance(error, _Ambiguous) else msg
+        self._refuse(Problem("head-too-large" if too_large else "bad-request", detail))
 
     def _should_upgrade(self) -> bool:
         return False  # there is nothing to upgrade to; a request that offers it is answered as it is
+
+    def _head_room(self) -> int:
+        """Return how many bytes the head that is being read may still have; a body is not bounded here."""
+        if self.conn.their_state is not h11.IDLE:
+            return READ_BYTES + HEAD_BYTES_MAX
+        return HEAD_BYTES_MAX - len(self.conn.trailing_data[0])
 
     def _make_room(self) -> bool:
         """Cut the connection that has been idle for longest."""
@@ -146,8 +199,6 @@ class BoundedProtocol(H11Protocol):
         then()
 
 
-HEAD_BYTES_MAX = 64 * 1024
-"""A request's line and headers: room for a long search by address, and for tokens in `at_least`."""
 KEEP_ALIVE_S = 5
 
 
@@ -157,7 +208,6 @@ def server_options(limits: Limits) -> dict[str, Any]:
         "http": type("BoundedProtocol", (BoundedProtocol,), {"limits": limits}),
         "ws": "none",
         "lifespan": "on",
-        "h11_max_incomplete_event_size": HEAD_BYTES_MAX,
         "timeout_keep_alive": KEEP_ALIVE_S,
         "backlog": limits.connections,
         # Whoever can reach the port could write these headers: nothing here goes by them.

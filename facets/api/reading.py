@@ -4,23 +4,20 @@ Nothing is passed over: a name that is not known, a parameter given twice and a 
 what would have been right.
 """
 
-import json
 import re
 import typing
 from collections.abc import Mapping
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
-from facets.api import problems
+from facets.api import json_text, problems
 from facets.api.problems import Problem
 
 Model = TypeVar("Model", bound=BaseModel)
 KEY_CHARS_MAX = 255
-DEPTH_MAX = 32
-"""Levels of a JSON body: a search has four, a document's state as many as its schema."""
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s)", re.ASCII)
 
 
@@ -107,22 +104,7 @@ async def json_object(request: Request, *, needed: bool = True) -> dict[str, Any
     if not body and not needed:
         return {}
     _check_type(request.headers.get("content-type"))
-    try:
-        value = json.loads(body.decode(), parse_constant=_refuse_constant, object_pairs_hook=_once_each)
-    except UnicodeDecodeError:
-        raise Problem("invalid-json", "the body is not UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise Problem(
-            "invalid-json", f"the body is not JSON: {error.msg}", line=error.lineno, column=error.colno
-        ) from None
-    except RecursionError:
-        raise _too_deep() from None
-    except ValueError as error:
-        raise Problem("invalid-json", f"the body is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise Problem("invalid-request", "the body is not a JSON object")
-    _check_depth(value)
-    return value
+    return await json_text.parsed_object(body)
 
 
 def checked_body(model: type[Model], values: Mapping[str, Any]) -> Model:
@@ -188,34 +170,3 @@ def _check_type(given: str | None) -> None:
     charset = parameters_.replace('"', "").replace(" ", "").lower()
     if media != "application/json" or charset not in {"", "charset=utf-8"}:
         raise Problem("unsupported-media-type", "send the body as JSON: content-type: application/json")
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON value")
-
-
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twice[:80]!r} stands twice in one object")
-    return found
-
-
-def _check_depth(value: Any) -> None:
-    level = [value]
-    for _ in range(DEPTH_MAX):
-        level = [
-            inner
-            for each in level
-            for inner in (each.values() if isinstance(each, dict) else each)
-            if isinstance(inner, dict | list)
-        ]
-        if not level:
-            return
-    raise _too_deep()
-
-
-def _too_deep() -> Problem:
-    return Problem("invalid-json", f"the body is nested deeper than {DEPTH_MAX} levels")

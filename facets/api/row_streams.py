@@ -1,17 +1,15 @@
 """Rows as CSV and NDJSON, however many: page by page out of one snapshot, in bounded memory.
 
-In CSV, a text that a spreadsheet would take for a formula (it begins with = + - @, a tab or a carriage return) has an
-apostrophe put before it; numbers stay as they are. NDJSON holds every value exactly.
+CSV is harmless for spreadsheets (`facets.spreadsheet`); NDJSON holds every value exactly.
 """
 
 import asyncio
 import contextlib
-import csv
-import io
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from facets import spreadsheet
 from facets.api import problems
 from facets.api.call import Service
 from facets.node import NOW, Caller, Freshness, Rows
@@ -19,7 +17,6 @@ from facets.selection import Selection
 
 CSV = "text/csv"
 NDJSON = "application/x-ndjson"
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 Page = Sequence[Mapping[str, Any]]
 
@@ -77,9 +74,7 @@ async def chunks(rows: Rows, media: str, *, most: int | None, limit_s: float) ->
 
 def csv_text(rows: Iterable[Iterable[Any]]) -> bytes:
     """Return rows as CSV (RFC 4180), harmless for spreadsheets."""
-    text = io.StringIO()
-    csv.writer(text).writerows([_cell(value) for value in row] for row in rows)
-    return text.getvalue().encode(errors="replace")
+    return spreadsheet.csv_text(map(plain, row) for row in rows).encode(errors="replace")
 
 
 def plain(value: Any) -> Any:
@@ -96,14 +91,3 @@ def _csv_page(columns: Sequence[str]) -> Callable[[Page], bytes]:
 
 def _ndjson_page(page: Page) -> bytes:
     return b"".join(problems.encoded({name: plain(value) for name, value in row.items()}) + b"\n" for row in page)
-
-
-def _cell(value: Any) -> Any:
-    value = plain(value)
-    if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA) else value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, dict | list):
-        return problems.encoded(value).decode()
-    return value

@@ -77,7 +77,7 @@ class Pages:
             return await self._refused(request, visitor, definition, asked, problem)
         shown = await self._hits(visitor.caller, definition, reply["hits"], asked)
         values = await self._surroundings(visitor, definition, asked, reply)
-        return self._render_collection(request, visitor, asked, {**values, "hits": shown, "problem": None})
+        return await self._render_collection(request, visitor, asked, {**values, "hits": shown, "problem": None})
 
     async def document(self, request: Request, visitor: Visitor) -> Response:
         """Show one document with all that is known of it."""
@@ -146,7 +146,7 @@ class Pages:
         reply = await self._search(visitor.caller, standing_part)
         kept = replace(standing_part, filter=asked.filter)
         values = await self._surroundings(visitor, definition, kept, reply)
-        return self._render_collection(
+        return await self._render_collection(
             request,
             visitor,
             kept,
@@ -170,24 +170,9 @@ class Pages:
         self, visitor: Visitor, definition: Definition, asked: Asked, reply: Mapping[str, Any]
     ) -> dict[str, Any]:
         strip = await self._strip(visitor.caller, definition.name)
-        cursor = reply["next_cursor"]
-        total = reply["total"]
-        first = (asked.page - 1) * asked_.PAGE_ROWS + 1 if reply["hits"] else 0
-        previous = asked.previous_page()
-        return {
-            "definition": definition,
-            "facets": sidebar.facets(asked, definition.questions, reply["facets"]),
-            "chips": _chips(asked, definition.questions),
-            "orders": orders.offered(definition, asked.sort),
-            "strip": strip,
-            "total": total,
-            "first": first,
-            "last": first + len(reply["hits"]) - 1 if reply["hits"] else 0,
-            "pending": reply["as_of"]["pending"],
-            "next": asked.next_page(cursor).address() if cursor else None,
-            "previous": previous.address() if previous else None,
-            "first_page": asked.first_page().address() if asked.page > 1 else None,
-        }
+        # In a thread: each option has an address with everything that is asked for, which may be hundreds of times
+        # hundreds.
+        return {**await asyncio.to_thread(_around, definition, asked, reply), "strip": strip}
 
     async def _strip(self, caller: Caller, collection: str) -> standing.Strip | None:
         """Return the strip; None while the store, which knows it, is away."""
@@ -220,10 +205,11 @@ class Pages:
         revisions = {each["uri"]: each["revision"] for each in found}
         return {uri: text for uri, (revision, text) in texts.items() if revision == revisions[uri]}
 
-    def _render_collection(
+    async def _render_collection(
         self, request: Request, visitor: Visitor, asked: Asked, values: Mapping[str, Any], *, status: int = 200
     ) -> Response:
-        reply = self._site.render(
+        reply = await asyncio.to_thread(
+            self._site.render,
             request,
             "collection.html",
             visitor,
@@ -239,6 +225,26 @@ class Pages:
             # The form sends its empty fields too; the address that people copy goes without.
             reply.headers["HX-Push-Url"] = asked.address()
         return reply
+
+
+def _around(definition: Definition, asked: Asked, reply: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what stands around the hits."""
+    cursor = reply["next_cursor"]
+    first = (asked.page - 1) * asked_.PAGE_ROWS + 1 if reply["hits"] else 0
+    previous = asked.previous_page()
+    return {
+        "definition": definition,
+        "facets": sidebar.facets(asked, definition.questions, reply["facets"]),
+        "chips": _chips(asked, definition.questions),
+        "orders": orders.offered(definition, asked.sort),
+        "total": reply["total"],
+        "first": first,
+        "last": first + len(reply["hits"]) - 1 if reply["hits"] else 0,
+        "pending": reply["as_of"]["pending"],
+        "next": asked.next_page(cursor).address() if cursor else None,
+        "previous": previous.address() if previous else None,
+        "first_page": asked.first_page().address() if asked.page > 1 else None,
+    }
 
 
 def _has_blanks(pairs: Sequence[tuple[str, str]]) -> bool:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 COOKIE = "facetline_session"
 LIFE_S = 12 * 3_600
-# A session is some 300 bytes; who signs in when so many are there takes the place of the oldest.
-SESSIONS_MAX = 1_000
+# Sessions of one token, some 300 bytes each: one more takes the place of its oldest, never of another token's.
+SESSIONS_EACH_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,14 @@ class Sessions:
 
     def open(self, token: str) -> str:
         """Keep a token and return the session's name, which nobody can guess."""
-        while len(self._by_hash) >= SESSIONS_MAX:
+        now = self._clock()
+        while self._by_hash and next(iter(self._by_hash.values())).ends <= now:  # in the order in which they began
             self._by_hash.popitem(last=False)
+        of_token = [key for key, each in self._by_hash.items() if each.token == token]
+        for key in of_token[: max(0, len(of_token) + 1 - SESSIONS_EACH_MAX)]:
+            del self._by_hash[key]
         name = secrets.token_urlsafe(32)
-        self._by_hash[_hash(name)] = _Session(token, self._clock() + LIFE_S)
+        self._by_hash[_hash(name)] = _Session(token, now + LIFE_S)
         return name
 
     def token(self, name: str | None) -> str | None:

@@ -1,7 +1,5 @@
 """`sql`: one SELECT over the answers, in a process of its own."""
 
-import csv
-import io
 import json
 import re
 import sys
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from facets import spreadsheet
 from streams.cli import documents, export, options, output, running
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ async def _csv(frames: AsyncIterator[dict[str, Any]]) -> None:
     async for frame in frames:
         if "columns" in frame:
             _print_csv([[column["name"] for column in frame["columns"]]])
-        _print_csv([_plain(cell) for cell in row] for row in frame.get("rows", ()))
+        _print_csv(frame.get("rows", ()))
         _tell(frame)
 
 
@@ -162,14 +161,13 @@ def _tell(frame: dict[str, Any]) -> None:
 
 
 def _print_csv(rows: Iterable[list[Any]]) -> None:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    if text.tell():
-        output.lines(text.getvalue())
+    text = spreadsheet.csv_text(rows, line_end="\n")
+    if text:
+        output.lines(text)
 
 
 def _plain(cell: Any) -> Any:
-    """Return a cell as it stands in CSV: text as it is, null as nothing, the rest as JSON."""
+    """Return a cell as it stands in a table: text as it is, null as nothing, the rest as JSON."""
     return "" if cell is None else cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False)
 
 

@@ -19,6 +19,7 @@ from polling import eventually
 from facets.agents import http as agents
 from facets.api.application import application
 from facets.api.limits import Limits
+from facets.api.protocol import HEAD_BYTES_MAX
 from facets.node import Caller
 
 SHORT = Limits(
@@ -422,3 +423,63 @@ async def test_the_bodies_of_all_requests_together_are_bounded(node: scripted_no
 
     assert (refused[0], refused[1]["type"]) == (503, "/v1/problems/busy")
     assert [status for status, _ in [*answered, last]] == [200] * 3
+
+
+POSTED = b"POST /v1/collections/tickets/search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+CHUNKS = b"2\r\n{}\r\n0\r\n\r\n"
+AMBIGUOUS = {
+    "both": POSTED + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKS,
+    "both, the other way": POSTED + b"Transfer-Encoding: chunked\r\nContent-Length: 12\r\n\r\n" + CHUNKS,
+    "both, equal": POSTED + b"Transfer-Encoding: CHUNKED\r\ncontent-length: 12\r\n\r\n" + CHUNKS,
+    "two lengths": POSTED + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+    "a signed length": POSTED + b"Content-Length: +2\r\n\r\n{}",
+    "two codings": POSTED + b"Transfer-Encoding: gzip, chunked\r\n\r\n" + CHUNKS,
+    "twice chunked": POSTED + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKS,
+    "a blank before the colon": POSTED + b"Transfer-Encoding : chunked\r\n\r\n" + CHUNKS,
+    "a vertical tab": POSTED + b"Transfer-Encoding: \x0bchunked\r\n\r\n" + CHUNKS,
+    "chunks in HTTP/1.0": POSTED.replace(b"1.1", b"1.0", 1) + b"Transfer-Encoding: chunked\r\n\r\n" + CHUNKS,
+    "a line without CR": POSTED + b"X: a\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKS,
+    "no CR at all": POSTED.replace(b"\r\n", b"\n") + b"Content-Length: 2\n\n{}",
+    "a folded line": POSTED + b"Transfer-Encoding:\r\n chunked\r\n\r\n" + CHUNKS,
+    "a folded first line": b"GET /livez HTTP/1.1\r\n X: a\r\nHost: 127.0.0.1\r\n\r\n",
+    "NUL": POSTED + b"X: a\0b\r\nContent-Length: 2\r\n\r\n{}",
+    "two hosts": b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n\r\n",
+    "a chunk that goes on": POSTED + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}XX0\r\n\r\n",
+    "an extension without CR": POSTED + b"Transfer-Encoding: chunked\r\n\r\n2;a\n{}\r\n0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("data", AMBIGUOUS.values(), ids=AMBIGUOUS)
+async def test_a_request_that_two_readers_may_end_in_two_places_is_refused(
+    server: Server, node: scripted_node.ScriptedNode, data: bytes
+):
+    """Such a request is a 400, its connection is closed, and what stands behind it is never taken for a request."""
+    behind = b"GET /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    async with connected(server, data + behind) as client:
+        reply = await client.rest()
+
+    assert reply.count(b"HTTP/1.1 ") == 1
+    assert status_of(reply) == 400
+    assert node.asked == []
+
+
+def head_of(size: int, filler: bytes) -> bytes:
+    """Return a request whose head has so many bytes."""
+    before = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "
+    return before + filler * (size - len(before) - 5) + b"a\r\n\r\n"
+
+
+@pytest.mark.parametrize("piece", [100_000, 8_192, 4_000])
+@pytest.mark.parametrize("filler", [b"a", b" "])
+@pytest.mark.parametrize("first", [b"", b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"], ids=["alone", "behind"])
+async def test_a_head_has_64_kib_however_it_is_cut(server: Server, piece: int, filler: bytes, first: bytes):
+    """A head of 64 KiB is taken and one of a byte more is not: in one piece, in many, and behind another request."""
+    for size, wanted in ((HEAD_BYTES_MAX, 200), (HEAD_BYTES_MAX + 1, 431)):
+        data = first + head_of(size, filler)
+        async with connected(server) as client:
+            for start in range(0, len(data), piece):
+                await client.send(data[start : start + piece])
+            if first:
+                await client.reply()
+
+            assert (await client.reply())[0] == wanted

@@ -134,14 +134,39 @@ async def local() -> AsyncIterator[httpx.AsyncClient]:
         yield made
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost", "LOCALHOST:1", "[::1]:8080", "127.3.2.1"])
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1:8080", "localhost", "LOCALHOST:1", "[::1]:8080", "[::1]", "127.3.2.1", "localhost.:8080", "127.0.0.1:"],
+)
 async def test_loopback_hosts_are_answered(local: httpx.AsyncClient, host: str):
     """Without tokens a name that nobody else can give is answered."""
     assert (await local.get("/v1/jobs", headers={"Host": host})).status_code == 200
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil", "10.0.0.1:8080", "", "0.0.0.1"]
+    "host",
+    [
+        *("evil.example", "127.0.0.1.evil.example", "localhost.evil", "10.0.0.1:8080", "", "0.0.0.1"),
+        *("127.0.0.1:8080@evil.example", "localhost:8080.evil.example", "localhost:evil", "localhost@evil.example"),
+        *(
+            "localhost:80:90",
+            "[::1].evil.example",
+            "[::1]evil:80",
+            "[127.0.0.1]:80",
+            "::1",
+            "localhost/evil",
+            "localhost?x",
+        ),
+        *(
+            "localhost#evil",
+            "localhost,evil.example",
+            "localhost evil.example",
+            "http://localhost",
+            "localhost..",
+            ".localhost",
+        ),
+        *("127.1", "0x7f.0.0.1", "2130706433", "[::ffff:10.0.0.1]", "localhost%00.evil"),
+    ],
 )
 async def test_foreign_hosts_are_not_answered(local: httpx.AsyncClient, host: str):
     """Without tokens no page reaches the server by a name that its owner points here."""

@@ -93,7 +93,10 @@ def test_many_options_are_folded_but_never_a_chosen_one():
 
 
 def test_sessions_end_and_are_bounded():
-    """A session ends after its time, when it is closed, and when many others come after it."""
+    """A session ends after its time, when it is closed, and when its token has signed in many times since.
+
+    No number of sign-ins with one token ends a session of another.
+    """
     now = [0.0]
     kept = sessions.Sessions(lambda: now[0])
     first = kept.open("token")
@@ -102,13 +105,15 @@ def test_sessions_end_and_are_bounded():
     known = [kept.token(first), kept.token(closed), kept.token("other"), kept.token(None)]
     now[0] = sessions.LIFE_S
     late = kept.token(first)
-    oldest = kept.open("oldest")
-    for _ in range(sessions.SESSIONS_MAX):
-        kept.open("more")
+    other = kept.open("other")
+    oldest = kept.open("token")
+    newer = [kept.open("token") for _ in range(5_000)][-sessions.SESSIONS_EACH_MAX :]
 
     assert known == ["token", None, None, None]
     assert late is None
     assert kept.token(oldest) is None
+    assert kept.token(other) == "other"
+    assert {kept.token(name) for name in newer} == {"token"}
 
 
 def test_status_line_is_filled_exactly():

@@ -91,6 +91,17 @@ def test_misspelt_name_of_kafka_has_its_neighbour(tmp_path: Path) -> None:
         load_settings()
 
 
+@pytest.mark.parametrize("text", ["x = " + "[" * 5_000 + "]" * 5_000, "x = " + "{a = " * 5_000 + "1" + "}" * 5_000])
+def test_file_nested_without_end_is_named(tmp_path: Path, text: str) -> None:
+    """A file that nests thousands of levels is refused in one line, not with a traceback."""
+    (tmp_path / "facetline.toml").write_text(text)
+
+    with pytest.raises(errors.InvalidSettings, match="nested too deeply") as refused:
+        load_settings()
+
+    assert "\n" not in refused.value.message
+
+
 def test_file_that_is_not_toml_is_named(tmp_path: Path) -> None:
     """A damaged file is an error with its name, wherever it is first read."""
     (tmp_path / "facetline.toml").write_text("[settings\n")
