@@ -6,7 +6,7 @@ BIN = .venv/bin
 # Tests start hundreds of processes: without cached bytecode each of them compiles the product first.
 unexport PYTHONDONTWRITEBYTECODE
 LOCK = UV_SYSTEM_CERTS=true $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml
+	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --all-extras pyproject.toml
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile

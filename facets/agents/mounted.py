@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from facets.agents.tools import Extra
 from facets.api.application import MakePart, Part
 from facets.api.call import Service
+from facets.api.problems import Problem
 
 PATH = "/mcp"
 
@@ -65,8 +66,13 @@ class MountedAgents:
             log.error("agents_ended", error=type(error).__name__)  # noqa: TRY400
 
     def _make(self) -> Part:
-        from facets.agents import http
-
+        try:
+            from facets.agents import http
+        except ModuleNotFoundError as error:
+            detail = (
+                f"the server was installed without {error.name}: pip install 'facetline[agents]', and start it again"
+            )
+            raise Problem("not-found", detail) from error
         return http.part(allowed=self._allowed)(self._service)
 
 

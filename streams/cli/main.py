@@ -15,12 +15,15 @@ from streams.cli import (
     documents,
     evaluate,
     export,
+    extras,
     imports,
     jobs,
     kafka,
     mcp,
+    output,
     project,
     replay,
+    running,
     serve,
     sql,
     token,
@@ -88,4 +91,11 @@ app.command("config")(project.config_)
 
 def main() -> None:
     """Run the command line."""
-    app()
+    try:
+        app()
+    except ModuleNotFoundError as error:
+        advice = extras.advice(error)
+        if advice is None:
+            raise
+        output.error(advice)
+        sys.exit(running.FAILED)
