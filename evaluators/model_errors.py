@@ -239,7 +239,7 @@ def _by_status(said: _Said) -> PipelineError | None:
         return _unexpected(said)
     if said.status is None:
         away = said.kinds & {"APIConnectionError", "OSError", "HTTPError", "TransportError", "ClientError"}
-        return EvaluatorUnavailable(said.because()) if away else None
+        return EvaluatorUnavailable(said.because(LOOK_WHERE if said.is_unreached else "")) if away else None
     if HTTPStatus.MULTIPLE_CHOICES <= said.status < HTTPStatus.BAD_REQUEST:
         return EvaluatorMisconfigured(said.because(_redirected(said)))
     if said.is_unreached:

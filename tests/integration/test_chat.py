@@ -155,7 +155,12 @@ async def test_one_call_answers_all_with_distributions(server: model_server.Serv
         "probabilities": {"0": 0.2, "1": 0.5, "2": 0.3},
         "confidence": 0.5,
     }
-    assert said.answers["urgent"].model_dump() == {"type": "boolean", "probability": 0.75, "confidence": None}
+    assert said.answers["urgent"].model_dump() == {
+        "type": "boolean",
+        "probability": 0.75,
+        "confidence": None,
+        "value": None,
+    }
     assert (said.model, said.confidence_source) == (model_replies.MODEL, "logprobs")
     assert said.usage == {"input_tokens": 120, "output_tokens": 7}
 

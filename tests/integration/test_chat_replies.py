@@ -451,6 +451,22 @@ async def test_a_redirect_says_where_to(server: model_server.Server):
     assert "redirects to https://models.example/v1, which is not followed: set api_base" in str(error)
 
 
+# --- on the way
+
+
+async def test_a_proxy_of_the_environment_is_used(server: model_server.Server, monkeypatch: pytest.MonkeyPatch):
+    """HTTP_PROXY takes the request to a host that only it can reach; NO_PROXY keeps it away."""
+    monkeypatch.setenv("http_proxy", server.url)
+    server.plan = model_replies.said(TEXT)
+    await ask(Chat(Connection("openai/x", "http://models.invalid/v1", VARIABLE), Settings(logprobs="off")))
+    monkeypatch.setenv("no_proxy", "away.invalid")
+    away = Chat(Connection("openai/x", "http://away.invalid/v1", VARIABLE), Settings(logprobs="off"))
+    error = await refused(away)
+
+    assert (len(server.requests), server.requests[0].headers["host"]) == (1, "models.invalid")
+    assert (error.reason, "No server was reached" in str(error)) == ("unavailable", True)
+
+
 # --- bounds
 
 
