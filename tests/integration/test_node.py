@@ -443,6 +443,7 @@ async def test_health_says_what_is_looked_at(side: Side):
     assert {check.level for check in await side.node.alive()} == {"ok"}
     assert {(check.name, check.level) for check in await side.node.ready()} == {
         ("store", "ok"),
+        ("store_work", "ok"),
         ("view", "ok"),
         ("definitions", "ok"),
         ("evaluators", "ok"),
