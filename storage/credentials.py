@@ -4,7 +4,7 @@ A token is 32 random bytes, so one plain SHA-256 hides it as well as a slow hash
 shown once and never stored. A revoked credential stays as a row: its id names who wrote something, and a store that
 has once had a token never answers without one again.
 
-The generation grows by one with every change, so that a serving process finds out cheaply whether it is up to date.
+The generation moves with every change, so that a serving process finds out cheaply whether it is up to date.
 """
 
 import hashlib
@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from facets import errors
 from storage import engine, tables
+from storage.generations import Generation
 
 PREFIX = "flt_"
 """What tokens begin with, so that scanners for leaked secrets find them."""
@@ -26,6 +27,7 @@ CREDENTIALS_MAX = 10_000
 _STORES = tables.STORE
 _CREDENTIALS = tables.CREDENTIALS
 _C = _CREDENTIALS.c
+_GENERATION = (_STORES.c.credentials_generation, _STORES.c.credentials_mark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ def create(tx: engine.Tx, id: str, token: str, *, name: str, rights: Iterable[st
     Raises:
         Conflict: there are `CREDENTIALS_MAX` already.
     """
-    tx.execute(tx.lock_rows(sa.select(_STORES.c.credentials_generation)))
+    _lock(tx)
     there = tx.execute(sa.select(sa.func.count()).select_from(_CREDENTIALS).where(_C.revoked_ms.is_(None))).scalar_one()
     if there >= CREDENTIALS_MAX:
         raise errors.Conflict(f"there are {there} tokens already; revoke some: facetline token list")
@@ -104,15 +106,36 @@ def revoke(tx: engine.Tx, id: str) -> Credential:  # noqa: A002
     Raises:
         NotFound: there is none of that id.
     """
-    tx.execute(tx.lock_rows(sa.select(_STORES.c.credentials_generation)))
+    _lock(tx)
     revoked = sa.update(_CREDENTIALS).where(_C.id == id, _C.revoked_ms.is_(None)).values(revoked_ms=tx.now_ms)
     if tx.execute(revoked.returning(_C.id)).first() is not None:
         _changed(tx)
     return get(tx, id)
 
 
+def revoke_all(tx: engine.Tx) -> int:
+    """Let no token open anything any more; return how many were in force."""
+    _lock(tx)
+    revoked = sa.update(_CREDENTIALS).where(_C.revoked_ms.is_(None)).values(revoked_ms=tx.now_ms)
+    count = int(tx.execute(revoked).rowcount)
+    if count:
+        _changed(tx)
+    return count
+
+
+def generation(tx: engine.Tx) -> Generation:
+    """Return the generation of the credentials."""
+    return Generation.of(tx.execute(sa.select(*_GENERATION)).one())
+
+
+def _lock(tx: engine.Tx) -> None:
+    """Keep other changes out until this transaction ends."""
+    tx.execute(tx.lock_rows(sa.select(*_GENERATION)))
+
+
 def _changed(tx: engine.Tx) -> None:
-    tx.execute(sa.update(_STORES).values(credentials_generation=_STORES.c.credentials_generation + 1))
+    number, mark = generation(tx).next()
+    tx.execute(sa.update(_STORES).values(credentials_generation=number, credentials_mark=mark))
 
 
 def _credential(row: sa.Row[tuple[object, ...]]) -> Credential:

@@ -1,6 +1,6 @@
 """The active definitions: what every process goes by, whatever its own file says.
 
-The generation grows by one with every change, so that a process finds out cheaply whether it is up to date.
+The generation moves with every change, so that a process finds out cheaply whether it is up to date.
 """
 
 from collections.abc import Iterable
@@ -12,25 +12,27 @@ from sqlalchemy.dialects import postgresql, sqlite
 from facets.definitions import Definition, Definitions
 from facets.errors import InvalidDefinition
 from storage import engine, serial, tables
+from storage.generations import Generation
 
 _STORES = tables.STORE
 _DEFINITIONS = tables.DEFINITIONS
+_GENERATION = (_STORES.c.definitions_generation, _STORES.c.definitions_mark)
 
 
 @dataclass(frozen=True, slots=True)
 class Activated:
     """The generation after an activation, and the names whose definitions it changed."""
 
-    generation: int
+    generation: Generation
     names: tuple[str, ...]
 
 
-def generation(tx: engine.Tx) -> int:
-    """Return the generation of the active definitions; 0 before the first."""
-    return int(tx.execute(sa.select(_STORES.c.definitions_generation)).scalar_one())
+def generation(tx: engine.Tx) -> Generation:
+    """Return the generation of the active definitions; its number is 0 before the first."""
+    return Generation.of(tx.execute(sa.select(*_GENERATION)).one())
 
 
-def active(tx: engine.Tx) -> tuple[int, Definitions]:
+def active(tx: engine.Tx) -> tuple[Generation, Definitions]:
     """Return the generation, and the definitions of that generation when read in a snapshot (`Store.read`)."""
     return generation(tx), Definitions(_stored(tx).values())
 
@@ -62,13 +64,12 @@ def activate_unknown(tx: engine.Tx, definitions: Iterable[Definition]) -> Activa
     return _replace(tx, current, [each for each in definitions if each.name not in known])
 
 
-def _lock(tx: engine.Tx) -> int:
+def _lock(tx: engine.Tx) -> Generation:
     """Keep other activations out until this transaction ends."""
-    locked = tx.lock_rows(sa.select(_STORES.c.definitions_generation))
-    return int(tx.execute(locked).scalar_one())
+    return Generation.of(tx.execute(tx.lock_rows(sa.select(*_GENERATION))).one())
 
 
-def _replace(tx: engine.Tx, current: int, definitions: list[Definition]) -> Activated:
+def _replace(tx: engine.Tx, current: Generation, definitions: list[Definition]) -> Activated:
     stored = _stored(tx)
     # Compared as text: the declared order of options is nothing that answers depend on, but people see it.
     changed = [each for each in definitions if each.name not in stored or _text(stored[each.name]) != _text(each)]
@@ -85,8 +86,9 @@ def _replace(tx: engine.Tx, current: int, definitions: list[Definition]) -> Acti
         for each in changed
     ]
     tx.execute(upsert, rows)
-    tx.execute(sa.update(_STORES).values(definitions_generation=current + 1))
-    return Activated(current + 1, tuple(each.name for each in changed))
+    moved = current.next()
+    tx.execute(sa.update(_STORES).values(definitions_generation=moved.number, definitions_mark=moved.mark))
+    return Activated(moved, tuple(each.name for each in changed))
 
 
 def _check_together(definitions: Iterable[Definition]) -> None:

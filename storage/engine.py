@@ -8,6 +8,7 @@ the whole function again until a deadline; so every function given to `write` is
 import asyncio
 import contextlib
 import functools
+import os
 import random
 import sqlite3
 import time
@@ -23,7 +24,7 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from facets import errors
-from storage import postgres, same_file, sqlite_files
+from storage import postgres, same_file, sqlite_errors, sqlite_files
 from storage.daemon_threads import DaemonThreads
 
 P = ParamSpec("P")
@@ -152,7 +153,9 @@ class Store:
         clock_shift: Clock = no_shift,
         deadline_s: float = 30.0,
         patience: postgres.Patience | None = None,
+        held: int | None = None,
     ) -> None:
+        """Take over the engine, and the lock that says that this process has the store open."""
         self.engine = engine
         self.store_id = ""
         self._clock_shift = clock_shift
@@ -164,8 +167,9 @@ class Store:
         self._cutter: asyncio.TimerHandle | None = None
         self.silent = False
         """Whether a transaction was given up because it did not end in time after the process was told to stop."""
-        path = sqlite_files.path_of(engine.url)
-        self._file = None if path is None else same_file.SameFile(path)
+        self._held = held
+        self._path = sqlite_files.path_of(engine.url)
+        self._file = None if self._path is None else same_file.SameFile(self._path)
         self._writing = asyncio.Lock() if engine.dialect.name == "sqlite" else None
 
     async def write(self, function: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -218,6 +222,9 @@ class Store:
                 log.warning("store_given_up", transactions=len(late))
         self._threads.shutdown()
         self.engine.dispose()
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
 
     async def _run(self, name: str, work: Callable[[], T]) -> T:
         future = asyncio.get_running_loop().run_in_executor(self._threads, work)
@@ -256,7 +263,9 @@ class Store:
 
     def _once_writing(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         with self._connected() as connection, connection.begin():
-            return function(Tx(connection, self._clock_shift), *args, **kwargs)
+            result = function(Tx(connection, self._clock_shift), *args, **kwargs)
+        self._check_files()  # before anyone hears of it: what went into a deleted file is found by nobody
+        return result
 
     def _once_reading(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         with self._connected() as plain:
@@ -268,14 +277,31 @@ class Store:
         """Return a connection, to be closed by the caller.
 
         Raises:
-            StoreUnavailable: the file that was opened first is not at its path any more.
+            StoreUnavailable: the files that were opened first are not at their paths any more.
         """
-        if self._file is not None and self._file.seen:
-            self._file.check()
+        seen = self._file is not None and self._file.seen
+        if seen:
+            self._check_files()
         connection = self.engine.connect()
-        if self._file is not None and not self._file.seen:
-            self._file.check()
+        if not seen:
+            self._check_files()
         return connection
+
+    def _check_files(self) -> None:
+        """Make sure that SQLite's open files are those that the next process will open.
+
+        A WAL that was deleted still has what was acknowledged, as long as this process runs: it is brought into the
+        database at once, where the next process finds it.
+        """
+        if self._file is None:
+            return
+        try:
+            self._file.check()
+        except same_file.FilesChanged as error:
+            if error.wal_deleted:
+                with contextlib.suppress(exc.SQLAlchemyError), self.engine.connect() as connection:
+                    connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            raise
 
     def _until_deadline(self, once: Callable[[], T]) -> T:
         began_s = time.monotonic()
@@ -287,6 +313,9 @@ class Store:
                 if needs_room(error):
                     raise errors.StoreUnavailable(f"the store cannot be written: {error.orig}") from error
                 if not is_passing(error):
+                    explained = None if self._path is None else sqlite_errors.explained(error, self._path)
+                    if explained is not None:
+                        raise explained from error
                     raise
                 if time.monotonic() + pause_s > self._patience.until_s(began_s, self._deadline_s):
                     raise errors.StoreUnavailable(f"the store did not answer: {error.orig}") from error

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from facets.documents import Record, Shown
 from storage import batches, engine, serial, tables
+from storage.generations import Generation
 
 NUMBERED_MAX = 5_000
 """Rows numbered in one transaction: some tens of milliseconds under the counter's lock."""
@@ -36,8 +37,8 @@ class Place:
     """Where a store stands: its feed's end, whether changes wait for a number, and the generations of the rest."""
 
     store_id: str
-    definitions: int
-    credentials: int
+    definitions: Generation
+    credentials: Generation
     end: int
     unnumbered: bool
 
@@ -47,8 +48,8 @@ def place(tx: engine.Tx) -> Place:
     row = tx.execute(sa.select(_STORES, _ANY_UNNUMBERED.label("unnumbered"))).one()
     return Place(
         store_id=row.store_id,
-        definitions=row.definitions_generation,
-        credentials=row.credentials_generation,
+        definitions=Generation(row.definitions_generation, row.definitions_mark),
+        credentials=Generation(row.credentials_generation, row.credentials_mark),
         end=row.feed_seq,
         unnumbered=bool(row.unnumbered),
     )

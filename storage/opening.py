@@ -13,9 +13,9 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from facets import errors
-from storage import engine, postgres, sqlite_files, tables
+from storage import engine, postgres, sqlite_files, store_lock, tables
 
-REVISIONS = ("0001", "0002", "0003")
+REVISIONS = ("0001", "0002", "0003", "0004")
 """Every schema that this version can bring up to date, oldest first; the last one is what it works with.
 
 Kept here so that a command finds an up-to-date store without importing alembic. A test compares it with the files.
@@ -54,7 +54,8 @@ async def open_store(
         sqlite_files.prepare(path)
     patience = patience or postgres.Patience()
     made = engine.make_engine(url, patience)
-    store = engine.Store(made, clock_shift=clock_shift, deadline_s=deadline_s, patience=patience)
+    held = None if path is None else store_lock.share(path)
+    store = engine.Store(made, clock_shift=clock_shift, deadline_s=deadline_s, patience=patience, held=held)
     try:
         current = await store.read(_current_id)
         store.store_id = await store.write(_migrate) if current is None else current
@@ -130,8 +131,4 @@ def _check_server(tx: engine.Tx) -> None:
 
 def _explained(error: exc.DBAPIError, url: sa.URL) -> errors.PipelineError:
     text = re.sub(r"\s+", " ", str(error.orig)).strip()
-    if isinstance(error.orig, sqlite3.DatabaseError) and "not a database" in text:
-        return errors.StoreMismatch(f"{url.database} is not a store of Facetline: {text}; move it away")
-    if isinstance(error.orig, sqlite3.DatabaseError) and "malformed" in text:
-        text += "; restore a backup, or move the file away and write the documents again"
     return errors.StoreUnavailable(f"the store at {engine.shown(url)} cannot be opened: {text}")

@@ -34,7 +34,7 @@ def _column(
     key: bool = False,
     null: bool = False,
     default: int | None = None,
-    server: int | None = None,
+    server: int | str | None = None,
 ) -> Column[Any]:
     """Return a column; `default` is what our inserts leave out, `server` what the database itself fills in."""
     filled = None if server is None else text(str(server))
@@ -49,8 +49,10 @@ STORE = Table(
     _column("definitions_generation", BigInteger, server=0),
     _column("feed_seq", BigInteger, server=0),
     _column("credentials_generation", BigInteger, server=0),
+    _column("definitions_mark", String, server="''"),
+    _column("credentials_mark", String, server="''"),
 )
-"""One row: who this store is, and the generations of its active definitions and its credentials."""
+"""One row: who this store is, and the generations (`storage.generations`) of its definitions and its credentials."""
 
 DEFINITIONS = Table(
     "definitions",

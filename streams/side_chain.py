@@ -25,7 +25,7 @@ import structlog
 from facets import errors
 from facets.definitions import Definitions
 from facets.documents import DocumentReason
-from storage import definitions, engine, queue, spend
+from storage import definitions, engine, generations, queue, spend
 from streams import calls, endings, failpoints, shielding
 from streams.calls import Answer, Assignment, Call, CutOff, Failure, Unasked, Verdict
 from streams.lanes import POLL_S, Lane, Retry, lanes_of
@@ -105,7 +105,7 @@ class SideChain:
         self._woken = asyncio.Event()
         self._working: asyncio.Task[None] | None = None
         self._leaving = False
-        self._generation: int | None = None
+        self._generation: generations.Generation | None = None
         self._check_at_s = 0.0
         self._exchange_s = 0.0
         self.stats.breakers = {lane.name: lane.breaker.state for lane in self._lanes}

@@ -28,6 +28,7 @@ from facets.documents import EventReason
 from storage import definitions, positions, tallies, writes
 from storage.engine import Store, Tx
 from storage.events import Applied, Batch, Event, Outcome, Position, Raw
+from storage.generations import Generation
 from storage.positions import PositionState
 from streams import events, failpoints, log_reader
 from streams.histogram import BATCH_EVENTS, BATCH_SECONDS, Histogram
@@ -116,7 +117,7 @@ class WriteWorker:
         self._sound_at: dict[int, float] = {}
         """When a partition was last seen to be what the store has a position of."""
         self._restarts: dict[int, int] = {}
-        self._generation = -1
+        self._generation: Generation | None = None
         self._definitions = Definitions([])
 
     async def assigned(self, partitions: Iterable[int]) -> None:
@@ -481,7 +482,7 @@ def _mark(records: Sequence[LogRecord]) -> tuple[int | None, str | None]:
     return records[0].raw.timestamp_ms, log_reader.record_hash(records[0].raw)
 
 
-def _look(tx: Tx, topic: str) -> tuple[int, dict[int, PositionState]]:
+def _look(tx: Tx, topic: str) -> tuple[Generation, dict[int, PositionState]]:
     return definitions.generation(tx), positions.get(tx, topic)
 
 

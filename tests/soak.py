@@ -181,11 +181,11 @@ def simulation(seed: int, minutes: float) -> tuple[list[str], Mapping[str, str]]
 
 
 def faults(seed: int, turn: int) -> tuple[list[str], Mapping[str, str]]:
-    """Return what runs storms of a seed, and every third time all other fault tests."""
+    """Return what runs storms of a seed and a restored backup, and every third time all other fault tests."""
     settings = {"FACETLINE_FAULT_SEED": str(seed)}
     if turn % 3 == 1:
         return ["tests/faults", "--deselect", "tests/faults/test_bounded.py"], settings
-    return ["tests/faults/test_storms.py"], settings
+    return ["tests/faults/test_storms.py", "tests/faults/test_restored.py"], settings
 
 
 def repeated(settings: Mapping[str, str], test: str) -> str:

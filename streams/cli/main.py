@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from facets import display
 from streams.cli import (
+    backup,
     cost,
     demo,
     documents,
@@ -71,6 +72,8 @@ app.command("sql", short_help="One SELECT over the answers; read-only.")(sql.sql
 app.command("export", short_help="Write the answers as Parquet files.")(export.export)
 app.command("reindex", short_help="Ask again: what has no answers, the outdated, or all.")(jobs.reindex)
 app.add_typer(jobs.app, name="jobs")
+app.command("backup", short_help="Back up a SQLite store into one file.")(backup.backup)
+app.command("restore", short_help="Put a backup in the store's place.")(backup.restore)
 app.command("cost", short_help="What calls have used up, by day or collection.")(cost.cost)
 app.command("evaluate", short_help="Measure an evaluator on labelled texts: right, sure, cost.")(evaluate.evaluate)
 app.command("serve", short_help="Serve the API, the page and the agents' tools.")(serve.serve)

@@ -199,19 +199,22 @@ async def _check_project(settings: "Settings") -> str:
 
 async def _check_store(settings: "Settings") -> str:
     from facets import errors
-    from storage import documents, engine, tallies
+    from storage import documents, engine, health, tallies
     from streams import wiring
 
     try:
         async with wiring.open_store(settings, create=False) as store:
             counts = await store.read(documents.counts)
             said = await store.read(tallies.all)
+            whole = await store.read(health.check_pages)
+            await store.write(health.write)
     except errors.NotFound as error:
         return f"not made yet: {error.message}"
     total = sum(sum(by_status.values()) for by_status in counts.values())
     shown = engine.shown(settings.store)
     counted = "".join(f"; {count} {name.replace('_', ' ')}" for name, count in sorted(said.items()))
-    return f"{shown}: {total} documents{counted}"
+    unchecked = "" if whole else f"; too large to check for damage within {health.CHECK_S:g} s"
+    return f"{shown}: {total} documents{counted}{unchecked}"
 
 
 async def _check_evaluators(settings: "Settings") -> str:

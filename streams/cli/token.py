@@ -89,20 +89,28 @@ def list_(
 
 @app.command("revoke")
 def revoke(
-    id_: Annotated[str, typer.Argument(metavar="ID", help="As `token list` shows it.")],
+    id_: Annotated[str | None, typer.Argument(metavar="ID", help="As `token list` shows it.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Every token, as after a restore.")] = False,
     json_: options.Json = False,
     config: options.Config = None,
     folder: options.Folder = None,
 ) -> None:
-    """Let a token open nothing any more; serving processes know within a second."""
+    """Let a token, or all of them, open nothing any more; serving processes know within a second."""
+    if (id_ is None) != all_:
+        raise typer.BadParameter("give the ID of one token, or --all")
 
     async def work() -> int | None:
         from storage import credentials
         from streams import wiring
 
         async with wiring.open_store(options.settings(config, folder), create=False) as store:
-            gone = await store.write(credentials.revoke, id_)
-        if json_:
+            if id_ is None:
+                count = await store.write(credentials.revoke_all)
+            else:
+                gone = await store.write(credentials.revoke, id_)
+        if id_ is None:
+            output.result({"revoked": count}) if json_ else output.text(f"{count} tokens revoked")
+        elif json_:
             output.result(_shown(gone))
         else:
             output.text(f"{gone.id} revoked")

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 import stored
 
 from facets import errors
-from storage import credentials, engine, feed, tables
+from storage import credentials, engine, feed, generations, tables
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ async def test_each_change_moves_the_generation_once(store: engine.Store):
     """Making and revoking move the generation; revoking again, and reading, do not."""
 
     async def generation() -> int:
-        return (await store.read(feed.place)).credentials
+        return (await store.read(feed.place)).credentials.number
 
     seen = [await generation()]
     await made(store, "c1", "t1")
@@ -87,3 +87,41 @@ async def test_what_is_not_there_is_named(store: engine.Store):
     """Revoking an id that there is not is an error that names it."""
     with pytest.raises(errors.NotFound, match="'none'"):
         await store.write(credentials.revoke, "none")
+
+
+async def test_a_generation_that_is_counted_again_is_another_one(store: engine.Store):
+    """After a restore the same number comes again for other credentials; its mark says that it is not the same."""
+
+    async def back(seen: generations.Generation) -> None:
+        def restore(tx: engine.Tx) -> None:
+            tx.execute(sa.delete(tables.CREDENTIALS))
+            values = {"credentials_generation": seen.number, "credentials_mark": seen.mark}
+            tx.execute(sa.update(tables.STORE).values(values))
+
+        await store.write(restore)
+
+    backed_up = await store.read(credentials.generation)
+    await made(store, "c1", "t1")
+    cached = await store.read(credentials.generation)
+    await back(backed_up)
+    restored = await store.read(credentials.generation)
+    await made(store, "c2", "t2")
+    again = await store.read(credentials.generation)
+
+    assert restored == backed_up
+    assert (again.number, cached.number) == (1, 1)
+    assert again != cached
+    assert (await store.read(feed.place)).credentials == again
+
+
+async def test_all_are_revoked_at_once(store: engine.Store):
+    """Revoking all leaves none in force, moves the generation once, and with nothing to do changes nothing."""
+    for number in range(3):
+        await made(store, f"c{number}", f"t{number}")
+    before = await store.read(credentials.generation)
+
+    counts = [await store.write(credentials.revoke_all) for _ in range(2)]
+
+    assert counts == [3, 0]
+    assert await store.read(credentials.in_force) == ([], True)
+    assert (await store.read(credentials.generation)).number == before.number + 1

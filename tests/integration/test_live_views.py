@@ -326,6 +326,30 @@ async def test_a_store_that_went_back_is_read_from_the_start(store: engine.Store
         assert await found(views) == ["notes/a"]
 
 
+async def test_as_many_changes_after_a_restore_are_other_changes(store: engine.Store):
+    """A node that has seen a token does not take it for valid after a restore, although as many changes were made."""
+
+    async def make(id_: str) -> str:
+        await store.write(credentials.create, id_, id_, name="", rights=("read",), scope=None)
+        return credentials.digest(id_)
+
+    backed_up = await store.read(credentials.generation)
+    gone = await make("made-after-the-backup")
+    async with looking(store) as views:
+        assert set(views.known.by_digest) == {gone}
+
+        def restore(tx: engine.Tx) -> None:
+            tx.execute(sa.delete(tables.CREDENTIALS))
+            values = {"credentials_generation": backed_up.number, "credentials_mark": backed_up.mark}
+            tx.execute(sa.update(tables.STORE).values(values))
+
+        await store.write(restore)
+        other = await make("made-after-the-restore")
+        await views.look()
+
+        assert set(views.known.by_digest) == {other}
+
+
 async def test_another_store_in_its_place_starts_over(store: engine.Store):
     """A store with another id is another store, whatever its feed says; its tokens are the ones that count."""
     await store.write(stored.write, {"notes/a": "1"})

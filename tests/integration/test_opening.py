@@ -1,6 +1,7 @@
 """Opening a store: made once whoever comes first, brought up to date, refused with a reason."""
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -224,3 +225,51 @@ def test_concurrent_sqlite_writers_lose_nothing(new_sqlite_url: str):
         connection.engine.dispose()
     assert [process.returncode for process in processes] == [0] * 4, said
     assert total == 160
+
+
+def take_away(path: Path, how: str) -> None:
+    """Delete a file; or put an empty one in its place."""
+    path.rename(path.with_name("away"))
+    if how == "replaced":
+        path.touch()
+
+
+@pytest.mark.parametrize("how", ["deleted", "replaced"])
+@pytest.mark.parametrize("end", ["-wal", "-shm"])
+async def test_what_sqlite_keeps_beside_the_file_is_missed_before_a_write_is_acknowledged(
+    tmp_path: Path, end: str, how: str
+):
+    """With the WAL deleted under a process nothing more is acknowledged, and what was is in the next one's store."""
+    path = tmp_path / "store.sqlite"
+    url = f"sqlite:///{path}"
+    store = await opening.open_store(url)
+    try:
+        for _ in range(5):
+            await store.write(tallies.add, "n", 1)
+        take_away(Path(f"{path}{end}"), how)
+        with pytest.raises(errors.StoreUnavailable, match=end):
+            await store.write(tallies.add, "n", 1)
+        if (how, end) == ("deleted", "-wal"):
+            (tmp_path / "copy").mkdir()
+            shutil.copy(path, tmp_path / "copy" / path.name)  # what a process that starts after a kill finds
+            async with stored.opened(f"sqlite:///{tmp_path}/copy/{path.name}") as found:
+                assert (await found.read(tallies.all))["n"] == 5
+    finally:
+        await store.close()
+
+
+async def test_a_wal_that_is_deleted_during_a_write_is_missed(tmp_path: Path):
+    """A write that was committed into a deleted WAL is not acknowledged."""
+    path = tmp_path / "store.sqlite"
+    store = await opening.open_store(f"sqlite:///{path}")
+
+    def write(tx: engine.Tx) -> None:
+        tallies.add(tx, "n", 1)
+        Path(f"{path}-wal").unlink()
+
+    try:
+        await store.write(tallies.add, "n", 1)
+        with pytest.raises(errors.StoreUnavailable, match="-wal"):
+            await store.write(write)
+    finally:
+        await store.close()
