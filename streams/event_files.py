@@ -166,7 +166,8 @@ def _recorded(told: Any, errors: str) -> Recorded:
     topic, kind = told.get("topic"), told.get("tstype")
     if not isinstance(topic, str) or not TOPIC.fullmatch(topic):
         raise _Refused("topic is missing or no name of a topic")
-    timestamp_ms = _whole(told, "ts", 2**63, needed=False)
+    # kcat prints -1 where the record has no timestamp
+    timestamp_ms = None if told.get("ts") == -1 else _whole(told, "ts", 2**63, needed=False)
     incarnation = _whole(told, "incarnation", 2**31, needed=False)
     for name in ("key", "payload"):
         if name not in told:

@@ -4,21 +4,22 @@ Pure: text lines in, rows and refusals out. A refusal names its line and does no
 the whole file (a missing column) does. Numbers of lines count from 1.
 """
 
-import csv
-import io
 import json
-import shlex
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO, Literal, Self, TextIO
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO, Literal
 
 from facets import errors
-from facets.documents import BODY_BYTES_MAX
 from facets.questions import Question
-from streams import imported
+from streams import csv_columns, imported, json_elements
+from streams.csv_columns import Columns
+from streams.csv_records import CsvFile, Refusal, not_in
+from streams.text_files import InvalidFile, as_utf8
+from streams.typed_fields import typed, with_moments
 
-Format = Literal["ndjson", "csv"]
+__all__ = ["Columns", "Form", "Format", "InvalidFile", "Refusal", "Row", "guess_format", "lines", "read_csv"]
+
+Format = Literal["ndjson", "csv", "json"]
 LINE_BYTES_MAX = 5 * 1024 * 1024
 """Above the largest body written with escapes (6 bytes for one); a longer line is refused and skipped."""
 NDJSON_KEYS = ("key", "uri", "body", "state")
@@ -40,54 +41,66 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """A line that cannot be a document."""
+class Form:
+    """How a file is written; what is None is found out."""
 
-    line: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Which CSV columns are what; `key` None takes the number of the row. The columns of `state` give its types.
-
-    `facets` maps questions to columns with answers of an earlier system; an empty field is none. `named` maps fields of
-    the state to columns that are called otherwise.
-    """
-
-    body: str
-    key: str | None
-    ignore: frozenset[str]
-    state: Mapping[str, str]
-    facets: Mapping[str, str] = field(default_factory=dict)
-    named: Mapping[str, str] = field(default_factory=dict)
-
-    def of_state(self) -> dict[str, str]:
-        """Return the fields of the state with their columns."""
-        return {name: self.named.get(name, name) for name in self.state}
-
-
-class InvalidFile(errors.InvalidQuery):
-    """The file's columns are not what was asked for."""
-
-    code = "invalid-file"
+    delimiter: str | None = None
+    encoding: str | None = None
 
 
 def guess_format(name: str) -> Format:
     """Return the format that a file's name says; NDJSON where it says none."""
-    return "csv" if name.lower().endswith(".csv") else "ndjson"
+    ending = name.lower().rpartition(".")[2]
+    return "csv" if ending in {"csv", "tsv"} else "json" if ending == "json" else "ndjson"
 
 
-def read_ndjson(file: BinaryIO, questions: Mapping[str, Question] | None = None) -> Iterator[Row | Refusal]:
-    """Read `{"key" or "uri", "body", "state"}` lines; blank lines are passed.
+def form_of(name: str, delimiter: str | None, encoding: str | None) -> Form:
+    """Return how a file of this name is written: a `.tsv` has tabs."""
+    return Form(delimiter or ("tab" if name.lower().endswith(".tsv") else None), encoding)
 
-    With `questions`, lines may have "facets", answers of an earlier system to them, and "evaluation".
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """The state's types, and the declared formats of its dates by field."""
+
+    types: Mapping[str, str]
+    formats: Mapping[str, str]
+
+
+def read_ndjson(
+    file: BinaryIO,
+    questions: Mapping[str, Question] | None = None,
+    *,
+    form: Form = Form(),
+    kind: Format = "ndjson",
+    moments: Moments | None = None,
+) -> Iterator[Row | Refusal]:
+    """Read `{"key" or "uri", "body", "state"}` lines; blank lines are passed. `kind` json: the elements of an array.
+
+    With `questions`, lines may have "facets", answers of an earlier system to them, and "evaluation". With `moments`,
+    dates of the state may be written as these say.
     """
-    for number, line in lines(file):
+    for number, line in objects(file, kind, form):
         if isinstance(line, Refusal):
             yield line
         elif line.strip():
-            yield _ndjson_row(number, line, questions)
+            row = _ndjson_row(number, line, questions)
+            yield row if moments is None or isinstance(row, Refusal) else _dated(row, moments)
+
+
+def objects(file: BinaryIO, kind: Format, form: Form) -> Iterator[tuple[int, bytes | Refusal]]:
+    """Return the lines of NDJSON, or the elements of a JSON array, with their numbers of line."""
+    text = as_utf8(file, form.encoding)
+    return json_elements.elements(text) if kind == "json" else lines(text)
+
+
+def _dated(row: Row, moments: Moments) -> Row | Refusal:
+    if row.state is None:
+        return row
+    try:
+        return replace(row, state=with_moments(row.state, moments.types, moments.formats))
+    except ValueError as error:
+        return Refusal(row.line, f"invalid_state: {error}")
 
 
 def lines(file: BinaryIO) -> Iterator[tuple[int, bytes | Refusal]]:
@@ -107,7 +120,7 @@ def _ndjson_row(number: int, line: bytes, questions: Mapping[str, Question] | No
     try:
         data = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
     except UnicodeDecodeError:
-        return Refusal(number, "not_json: the line is not UTF-8")
+        return Refusal(number, "not_json: the line is not UTF-8; name the file's encoding, such as --encoding cp1252")
     except (ValueError, RecursionError) as error:
         return Refusal(number, f"not_json: {str(error)[:200]}")
     row = _object_row(number, data, NDJSON_KEYS if questions is None else (*NDJSON_KEYS, *ANSWER_KEYS))
@@ -161,167 +174,61 @@ def _with_answers(row: Row, facets: Any, evaluation: Any, questions: Mapping[str
 
 
 def read_csv(
-    file: BinaryIO, columns: Columns, questions: Mapping[str, Question] | None = None
+    file: BinaryIO,
+    columns: Columns,
+    questions: Mapping[str, Question] | None = None,
+    *,
+    form: Form = Form(),
+    note: Callable[[str], None] | None = None,
 ) -> Iterator[Row | Refusal]:
     """Read a CSV file with a header line; `questions` are those that `columns.facets` names, and more.
 
+    `note` is called with what is to be said about columns that are left out.
+
     Raises:
-        InvalidFile: a column that was named is missing, or one is neither body, key, state nor ignored.
+        InvalidFile: the header cannot be read, a column that was named is missing, or one could be a field of the state
+            and is none.
     """
-    records = csv_records(file)
-    first = next(records, None)
-    if first is None:
+    sheet = CsvFile(file, delimiter=form.delimiter, encoding=form.encoding, wanted=columns.wanted())
+    if not sheet.header:
         return
-    header = header_of(first)
-    _check_header(header, columns)
-    row = 0
-    for line, values in records:
+    places = csv_columns.bind(sheet.header, columns)
+    said = csv_columns.left_out_note(places, columns)
+    if said and note is not None:
+        note(said)
+    for row, (line, last, values) in enumerate(sheet.records(), 1):
         if isinstance(values, Refusal):
             yield values
-            continue
-        row += 1
-        fields = dict(zip(header, values, strict=False))
-        found = _csv_row(line, row, fields, len(values) - len(header), columns)
-        facets = {name: fields[column] for name, column in columns.facets.items() if fields.get(column)}
-        if isinstance(found, Row) and facets and questions is not None:
-            found = _with_answers(found, facets, None, questions)
-        yield found
+        elif any(values):  # a row of empty cells is an empty line
+            yield _csv_row(line, last, row, values, places, columns, form.encoding, questions)
 
 
-def csv_records(file: BinaryIO) -> Iterator[tuple[int, list[str] | Refusal]]:
-    """Return the records of a CSV file, the header too, with the numbers of their first lines; empty ones are left out.
-
-    What is not UTF-8 comes as lone surrogates. Fields are separated by commas; by semicolons or tabs in a file whose
-    first line has some of these and no comma, as spreadsheets write them where a comma is part of a number.
-    """
-    csv.field_size_limit(2 * BODY_BYTES_MAX)
-    text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="")
-    lines_ = _BoundedLines(text)
-    reader = csv.reader(lines_, strict=True, delimiter=_delimiter(lines_.first))
-    while True:
-        line = reader.line_num + 1
-        try:
-            values = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            yield line, Refusal(line, f"not_csv: {error}")
-            continue
-        if values:
-            yield line, values
-
-
-def _delimiter(header: str) -> str:
-    """Return what separates the fields of a file with this first line."""
-    if "," in header:
-        return ","
-    return next((each for each in (";", "\t") if each in header), ",")
-
-
-def header_of(first: tuple[int, list[str] | Refusal]) -> list[str]:
-    """Return the first record as the names of the columns.
-
-    Raises:
-        InvalidFile: it is not CSV, or names a column twice.
-    """
-    _, names = first
-    if isinstance(names, Refusal):
-        raise InvalidFile(f"the header line is not CSV: {names.reason.removeprefix('not_csv: ')}")
-    twice = sorted(name for name, times in Counter(names).items() if times > 1)
-    if twice:
-        raise InvalidFile(f"column {twice[0]!r} stands twice in the file; name each column once")
-    return names
-
-
-class _BoundedLines:
-    """The lines of a CSV file; one that is too long is passed over, and is an error of its record."""
-
-    def __init__(self, text: TextIO) -> None:
-        self._text = text
-        self.first = text.readline(LINE_BYTES_MAX)
-        self._read_first = False
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> str:
-        line = self._text.readline(LINE_BYTES_MAX) if self._read_first else self.first
-        self._read_first = True
-        if not line:
-            raise StopIteration
-        if len(line) == LINE_BYTES_MAX and not line.endswith("\n"):
-            while (rest := self._text.readline(LINE_BYTES_MAX)) and not rest.endswith("\n"):
-                pass
-            raise csv.Error(f"the line has more than {LINE_BYTES_MAX} characters")
-        return line
-
-
-def _check_header(header: list[str], columns: Columns) -> None:
-    options = {columns.body: "--body-column", columns.key: "--key-column"}
-    for wanted in (columns.body, columns.key, *columns.facets.values(), *columns.named.values()):
-        if wanted is not None and wanted not in header:
-            guess = errors.nearest(wanted, header)
-            way_out = f"; name another one with {options[wanted]}" if wanted in options else ""
-            raise InvalidFile(
-                f"the file has no column {wanted!r}{guess}; it has {', '.join(header)}{way_out}", allowed=header
-            )
-    for name in sorted(columns.ignore - set(header)):
-        raise InvalidFile(f"the file has no column {name!r} to ignore; it has {', '.join(header)}", allowed=header)
-    of_state = columns.of_state().values()
-    taken = {columns.body, columns.key, *columns.ignore, *of_state, *columns.facets.values()}
-    if left := [name for name in header if name not in taken]:
-        shown = ", ".join(map(repr, left))
-        raise InvalidFile(
-            f"{'column' if len(left) == 1 else 'columns'} {shown}: neither the body, the key, answers nor in the"
-            f" collection's state ({', '.join(columns.state) or 'which has no fields'}); add a field there, take the"
-            f" column for one with --state-column FIELD={shlex.quote(left[0])}, or pass --ignore-columns"
-            f" {shlex.quote(','.join(left))}",
-            allowed=columns.state,
-        )
-
-
-def _csv_row(line: int, row: int, values: dict[str, str], surplus: int, columns: Columns) -> Row | Refusal:
-    if surplus:
-        return Refusal(line, f"not_csv: {abs(surplus)} fields too {'many' if surplus > 0 else 'few'}")
+def _csv_row(
+    line: int,
+    last: int,
+    row: int,
+    values: list[str],
+    places: csv_columns.Places,
+    columns: Columns,
+    encoding: str | None,
+    questions: Mapping[str, Question] | None,
+) -> Row | Refusal:
+    last_line = last if last > line else None
+    body, key = values[places.body], str(row) if places.key is None else values[places.key]
     try:
-        "".join(values.values()).encode()
+        "".join([body, key, *[values[place] for _, place in places.state]]).encode()
     except UnicodeEncodeError:
-        return Refusal(line, "invalid_text: the line is not UTF-8")
+        return Refusal(line, f"invalid_text: the line is {not_in(encoding)}", last_line)
     state: dict[str, Any] = {}
-    other = {columns.body, columns.key, *columns.facets.values(), *columns.ignore} - set(columns.named.values())
-    for name, column in columns.of_state().items():
-        if column not in values or column in other:
-            continue
+    for name, place in places.state:
         try:
-            state[name] = typed(values[column], columns.state[name])
+            state[name] = typed(values[place], columns.state[name], columns.dates.get(name))
         except ValueError as error:
-            return Refusal(line, f"invalid_state: column {column!r}: {error}")
-    key = str(row) if columns.key is None else values[columns.key]
-    return Row(line, key, None, values[columns.body], state or None)
-
-
-def typed(text: str, kind: str) -> Any:
-    """Return a CSV field as a value of a state type; an empty one is null.
-
-    Raises:
-        ValueError: the text is no such value.
-    """
-    if text == "":
-        return None
-    if kind == "integer":
-        return _number(text, int, kind)
-    if kind == "number":
-        return _number(text, float, kind)
-    if kind == "boolean":
-        known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-        if text.strip().lower() not in known:
-            raise ValueError(f"{text[:40]!r} is not true or false")
-        return known[text.strip().lower()]
-    return text
-
-
-def _number(text: str, make: type[int] | type[float], kind: str) -> int | float:
-    try:
-        return make(text)
-    except ValueError:
-        raise ValueError(f"{text[:40]!r} is not of type {kind}") from None
+            hint = f"; see --date-format {name}=FORMAT" if columns.state[name] == "datetime" else ""
+            column = columns.named.get(name, name)
+            return Refusal(line, f"invalid_state: column {column!r}: {error}{hint}", last_line)
+    found: Row | Refusal = Row(line, key, None, body, state or None)
+    facets = {name: values[place] for name, place in places.facets if values[place]}
+    if isinstance(found, Row) and facets and questions is not None:
+        found = _with_answers(found, facets, None, questions)
+    return found

@@ -6,8 +6,8 @@ column of bodies and one of labels for each question. An empty CSV field is no l
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
 from evaluators.measures import Label
@@ -15,7 +15,8 @@ from facets import errors
 from facets.documents import BODY_BYTES_MAX
 from facets.questions import Boolean, Choice, Question, Score
 from streams import imports
-from streams.imports import Refusal
+from streams.csv_columns import Header
+from streams.csv_records import CsvFile, Refusal
 
 LINE_KEYS = ("body", "labels", "key")
 ROWS_MAX = 100_000
@@ -43,6 +44,7 @@ class Columns:
 
     body: str
     labels: Mapping[str, str]
+    ignore: Collection[str] = ()
 
 
 class _Wrong(ValueError):
@@ -50,7 +52,12 @@ class _Wrong(ValueError):
 
 
 def read(
-    file: BinaryIO, kind: imports.Format, columns: Columns, questions: Mapping[str, Question], groups: Groups
+    file: BinaryIO,
+    kind: imports.Format,
+    columns: Columns,
+    questions: Mapping[str, Question],
+    groups: Groups,
+    form: imports.Form = imports.Form(),  # noqa: B008 (a frozen value)
 ) -> Iterator[Labelled | Refusal]:
     """Read labelled lines; blank ones are passed over.
 
@@ -58,9 +65,9 @@ def read(
         InvalidFile: a CSV column is missing, or none holds labels.
     """
     if kind == "csv":
-        yield from _read_csv(file, columns, questions, groups)
+        yield from _read_csv(file, columns, questions, groups, form)
         return
-    for number, line in imports.lines(file):
+    for number, line in imports.objects(file, kind, form):
         if isinstance(line, Refusal):
             yield line
         elif line.strip():
@@ -215,49 +222,45 @@ def _body(body: Any) -> str:
 
 
 def _read_csv(
-    file: BinaryIO, columns: Columns, questions: Mapping[str, Question], groups: Groups
+    file: BinaryIO, columns: Columns, questions: Mapping[str, Question], groups: Groups, form: imports.Form
 ) -> Iterator[Labelled | Refusal]:
-    records = imports.csv_records(file)
-    first = next(records, None)
-    if first is None:
+    wanted = (columns.body, *columns.labels.values())
+    sheet = CsvFile(file, delimiter=form.delimiter, encoding=form.encoding, wanted=wanted)
+    if not sheet.header:
         return
-    header = imports.header_of(first)
+    header = Header(sheet.header)
+    body = header.find(columns.body, "; name another one with --body-column")
     labels = _label_columns(header, columns, questions)
-    for line, values in records:
+    for line, _, values in sheet.records():
         if isinstance(values, Refusal):
-            yield values
-            continue
-        try:
-            yield _csv_row(line, dict(zip(header, values, strict=True)), columns.body, labels, questions, groups)
-        except ValueError as error:
-            fields = len(values) - len(header)
-            said = f"{abs(fields)} fields too {'many' if fields > 0 else 'few'}" if fields else str(error)
-            yield Refusal(line, said)
+            yield replace(values, reason=values.reason.removeprefix("not_csv: "))
+        elif any(values):
+            try:
+                yield _csv_row(line, values, body, labels, questions, groups)
+            except ValueError as error:
+                yield Refusal(line, str(error))
 
 
-def _label_columns(header: Sequence[str], columns: Columns, questions: Mapping[str, Question]) -> dict[str, str]:
-    """Return question id → column of its labels."""
-    labels = dict(columns.labels) or {name: name for name in questions if name in header}
-    for wanted in (columns.body, *labels.values()):
-        if wanted not in header:
-            guess = errors.nearest(wanted, header)
-            raise imports.InvalidFile(
-                f"the file has no column {wanted!r}{guess}; it has {', '.join(header)}", allowed=header
-            )
-    if not labels:
+def _label_columns(header: Header, columns: Columns, questions: Mapping[str, Question]) -> dict[str, int]:
+    """Return question id → place of the column with its labels."""
+    ignored = header.ignored(columns.ignore)
+    named = dict(columns.labels) or {
+        name: name for name in questions if any(place not in ignored for place in header.all(name))
+    }
+    if not named:
         raise imports.InvalidFile(
             f"no column is called like a question ({_listed(list(questions))}); name one with"
             " --label-column QUESTION=COLUMN",
             allowed=questions,
         )
-    return labels
+    return {name: header.find(column) for name, column in named.items()}
 
 
 def _csv_row(
     line: int,
-    values: Mapping[str, str],
-    body: str,
-    columns: Mapping[str, str],
+    values: Sequence[str],
+    body: int,
+    columns: Mapping[str, int],
     questions: Mapping[str, Question],
     groups: Groups,
 ) -> Labelled:

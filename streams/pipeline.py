@@ -183,22 +183,10 @@ class Pipeline:
 
         Returns one result each: its outcome, its refusal, or None where a worker will apply it.
         """
-        results: list[events.Outcome | errors.InvalidEvent | None] = [None] * len(rows)
-        sent: list[Sent] = []
-        places: list[int] = []
-        for place, row in enumerate(rows):
-            try:
-                headers = Headers(source, row.event_id, unless_equal=True)
-                made = sent_write(active, row, headers)
-                _check_collection(made.event, collection)
-                sent.append(made)
-                places.append(place)
-            except errors.InvalidEvent as refused:
-                results[place] = refused
+        results = judge_many(active, rows, source=source, collection=collection)
+        sent = [each for each in results if isinstance(each, Sent)]
         outcomes_ = await self._writer.append(sent)
-        for place, outcome in zip(places, outcomes_ or (), strict=False):
-            results[place] = _refusal(outcome) or outcome
-        return results
+        return settled_many(results, outcomes_ or [None] * len(sent))
 
     async def append(self, sent: Sequence[Sent]) -> Sequence[events.Outcome] | None:
         """Append judged events to the log as they are; the outcomes, or None where a worker will apply them."""
@@ -486,6 +474,36 @@ def judged(message: wire.Message, active: Definitions, deadline_ms: int | None =
     if event.content is None:
         raise errors.InvalidEvent(event.reason or "", event.message or "")
     return Sent(message, event, deadline_ms)
+
+
+def judge_many(
+    active: Definitions, rows: Sequence[NewDocument], *, source: str, collection: str | None = None
+) -> list[Sent | errors.InvalidEvent]:
+    """Return each write, ready to be sent (those that are stored just so will be left alone), or why it is refused."""
+    found: list[Sent | errors.InvalidEvent] = []
+    for row in rows:
+        try:
+            made = sent_write(active, row, Headers(source, row.event_id, unless_equal=True))
+            _check_collection(made.event, collection)
+            found.append(made)
+        except errors.InvalidEvent as refused:
+            found.append(refused)
+    return found
+
+
+def settled_many(
+    judged_: Sequence[Sent | errors.InvalidEvent], outcomes_: Sequence[events.Outcome | None]
+) -> list[events.Outcome | errors.InvalidEvent | None]:
+    """Return what became of each: `outcomes_` are those of the ones that were sent, None where it is not known yet."""
+    came = iter(outcomes_)
+    found: list[events.Outcome | errors.InvalidEvent | None] = []
+    for each in judged_:
+        if isinstance(each, errors.InvalidEvent):
+            found.append(each)
+            continue
+        outcome = next(came)
+        found.append(None if outcome is None else _refusal(outcome) or outcome)
+    return found
 
 
 def _check_collection(event: events.Event, collection: str | None) -> None:

@@ -69,17 +69,17 @@ async def plan(pipeline: Pipeline, request: jobs.JobRequest) -> Estimate:
         parts = [await pipeline.store.read(jobs.plan, request, uris) async for uris in _pages(pipeline, request)]
     calls = sum(part.calls for part in parts)
     body_bytes = sum(part.body_bytes for part in parts)
-    evaluator = (await pipeline.definition(request.collection)).evaluator
-    lately = await pipeline.store.read(spend.lately, evaluator, request.collection)
+    documents = sum(part.documents for part in parts)
+    return await estimate(pipeline, request.collection, documents=documents, calls=calls, body_bytes=body_bytes)
+
+
+async def estimate(pipeline: Pipeline, collection: str, *, documents: int, calls: int, body_bytes: int) -> Estimate:
+    """Return what calls about bodies of so many bytes would take, by the collection's calls of the last days."""
+    evaluator = (await pipeline.definition(collection)).evaluator
+    lately = await pipeline.store.read(spend.lately, evaluator, collection)
     tokens = body_bytes * TOKENS_PER_BYTE if lately.mean_tokens is None else calls * lately.mean_tokens
     cost_usd = 0.0 if calls == 0 else None if lately.mean_usd is None else calls * lately.mean_usd
-    return Estimate(
-        documents=sum(part.documents for part in parts),
-        calls=calls,
-        tokens=round(tokens),
-        cost_usd=cost_usd,
-        measured=lately.mean_tokens is not None,
-    )
+    return Estimate(documents, calls, round(tokens), cost_usd, measured=lately.mean_tokens is not None)
 
 
 async def _check(pipeline: Pipeline, request: jobs.JobRequest) -> None:

@@ -20,49 +20,63 @@ if TYPE_CHECKING:
     from facets.definitions import Definition
     from facets.questions import Question
     from streams.evaluating import Run, Subject
-    from streams.labelled import Labelled
+    from streams.imports import Form
+    from streams.labelled import Columns, Labelled
     from streams.project import Project
 
 REFUSED_SHOWN_MAX = 20
 CONCURRENCY_MAX = 256
 
+EvaluatorOption = Annotated[
+    list[str] | None, typer.Option("--evaluator", help="Instead of the collection's own; several: side by side.")
+]
+FormatOption = Annotated[
+    Literal["ndjson", "csv", "json"] | None, typer.Option("--format", help="Default: by the name.")
+]
+LabelColumnOption = Annotated[
+    list[str] | None,
+    typer.Option("--label-column", help="QUESTION=COLUMN; default: columns called like questions."),
+]
+GroupsOption = Annotated[
+    list[str] | None,
+    typer.Option("--groups", help="[QUESTION=]FILE: JSON {option: [label, …]}, for labels finer than options."),
+]
+ConcurrencyOption = Annotated[
+    int | None,
+    typer.Option("--concurrency", min=1, max=CONCURRENCY_MAX, help="Calls at once; default: the evaluator's."),
+]
+CallsOption = Annotated[
+    Path | None, typer.Option("--calls", help="Calls are taken from this file, and new ones are added to it.")
+]
+FitTemperatureOption = Annotated[
+    bool,
+    typer.Option("--fit-temperature", help="Fit an embedded evaluator on half of the texts, measure the rest."),
+]
+WriteOption = Annotated[
+    bool, typer.Option("--write", help="Keep the fitted temperature beside the configuration file.")
+]
+SourceOption = Annotated[str | None, typer.Option("--source", help="What the texts are called; default: the file.")]
+
 
 def evaluate(  # a command's parameters are its options
     file: Annotated[str, typer.Argument(metavar="FILE|-", help='{"body", "labels": {"topic": "billing"}}, or CSV.')],
     collection: Annotated[str, typer.Option("--collection", help="Whose questions are asked.")],
-    evaluator: Annotated[
-        list[str] | None, typer.Option("--evaluator", help="Instead of the collection's own; several: side by side.")
-    ] = None,
-    format_: Annotated[Literal["ndjson", "csv"] | None, typer.Option("--format", help="Default: by the name.")] = None,
+    evaluator: EvaluatorOption = None,
+    format_: FormatOption = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    ignore_columns: options.IgnoreColumns = None,
     body_column: Annotated[str, typer.Option("--body-column", help="CSV column that holds the text.")] = "body",
-    label_column: Annotated[
-        list[str] | None,
-        typer.Option("--label-column", help="QUESTION=COLUMN; default: columns called like questions."),
-    ] = None,
-    groups: Annotated[
-        list[str] | None,
-        typer.Option("--groups", help="[QUESTION=]FILE: JSON {option: [label, …]}, for labels finer than options."),
-    ] = None,
+    label_column: LabelColumnOption = None,
+    groups: GroupsOption = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first so many lines.")] = None,
-    concurrency: Annotated[
-        int | None,
-        typer.Option("--concurrency", min=1, max=CONCURRENCY_MAX, help="Calls at once; default: the evaluator's."),
-    ] = None,
-    calls: Annotated[
-        Path | None, typer.Option("--calls", help="Calls are taken from this file, and new ones are added to it.")
-    ] = None,
+    concurrency: ConcurrencyOption = None,
+    calls: CallsOption = None,
     markdown: Annotated[Path | None, typer.Option("--markdown", help="Write the report to this file, too.")] = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Write the reliability curve to this file.")] = None,
-    fit_temperature: Annotated[
-        bool,
-        typer.Option("--fit-temperature", help="Fit an embedded evaluator on half of the texts, measure the rest."),
-    ] = False,
-    write: Annotated[
-        bool, typer.Option("--write", help="Keep the fitted temperature beside the configuration file.")
-    ] = False,
-    source: Annotated[
-        str | None, typer.Option("--source", help="What the texts are called; default: the file.")
-    ] = None,
+    fit_temperature: FitTemperatureOption = False,
+    write: WriteOption = False,
+    source: SourceOption = None,
     json_: options.Json = False,
     config: options.Config = None,
 ) -> None:
@@ -76,6 +90,7 @@ def evaluate(  # a command's parameters are its options
     shown = _Shown(markdown, svg, json_=json_)
 
     async def work() -> int | None:
+        from streams import imports, labelled
         from streams import project as project_
 
         settings = options.settings(config, None)
@@ -84,7 +99,9 @@ def evaluate(  # a command's parameters are its options
             definition = _definition(project, collection)
             subjects = [_subject(project, definition, name) for name in evaluator or [definition.evaluator]]
             file_groups = _groups(groups or [], definition.questions, columns)
-            rows = _rows(file, format_, (body_column, columns), definition.questions, file_groups, limit)
+            taken = labelled.Columns(body_column, columns, ignore_columns or ())
+            form = imports.form_of(file, delimiter, encoding)
+            rows = _rows(file, format_, taken, form, definition.questions, file_groups, limit)
             if fit_temperature:
                 name = source or Path(file).name.rsplit(".", 1)[0]
                 return await _fit(subjects, rows, name, shown, settings.config.absolute().parent if write else None)
@@ -306,8 +323,9 @@ def _subject(project: "Project", definition: "Definition", name: str) -> "Subjec
 
 def _rows(
     file: str,
-    format_: Literal["ndjson", "csv"] | None,
-    columns: "tuple[str, Mapping[str, str]]",
+    format_: Literal["ndjson", "csv", "json"] | None,
+    columns: "Columns",
+    form: "Form",
     questions: "Mapping[str, Question]",
     groups: "Mapping[str, Mapping[str, str]]",
     limit: int | None,
@@ -319,13 +337,12 @@ def _rows(
     """
     from streams import imports, labelled
 
-    body, labels = columns
-    unknown = [name for name in labels if name not in questions]
+    unknown = [name for name in columns.labels if name not in questions]
     if unknown:
         raise imports.InvalidFile(f"--label-column: no question '{unknown[0]}'; there are {', '.join(questions)}")
     kind = format_ or imports.guess_format(file)
     with imports_.opened(file) as opened:
-        read = labelled.read(opened, kind, labelled.Columns(body, labels), questions, groups)
+        read = labelled.read(opened, kind, columns, questions, groups, form)
         rows, refused = labelled.collect(read, limit)
     if refused:
         lines = [f"line {each.line}: {each.reason}" for each in refused[:REFUSED_SHOWN_MAX]]

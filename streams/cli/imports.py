@@ -4,7 +4,9 @@ import asyncio
 import sys
 import time
 import uuid
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 import typer
@@ -12,15 +14,19 @@ import typer
 from streams.cli import documents, options, output, running
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 
     from facets.definitions import Definition
-    from streams.imports import Refusal, Row
+    from facets.questions import Question
+    from streams.imports import Columns, Form, Format, Refusal, Row
     from streams.pipeline import Pipeline
+    from streams.settings import Settings
 
 CHUNK = 500
 """Documents of one transaction, or of one round to Kafka; 500 of the largest are still 256 MB."""
 CHUNK_BYTES_MAX = 16 * 1024 * 1024
+HEAD_REFUSED_MIN = 10
+"""Refusals at the head of a file below which nothing is concluded from their share."""
 REFUSED_SHOWN_MAX = 20
 MESSAGE_SHOWN_MAX = 300
 REFUSED_KEPT_MAX = 100_000
@@ -30,24 +36,53 @@ APPLIED_POLL_S = 0.3
 ANSWERED_POLL_S = 0.1
 AGAIN = "run the same command again to go on; what is written is not asked about twice"
 
+FormatOption = Annotated[
+    Literal["ndjson", "csv", "json"] | None, typer.Option("--format", help="Default: by the name.")
+]
+FacetsOption = Annotated[
+    bool, typer.Option("--facets", help='Lines may have answers of an earlier system: "facets", "evaluation".')
+]
+FacetColumnOption = Annotated[
+    list[str] | None, typer.Option("--facet-column", help="QUESTION=COLUMN with answers of an earlier system.")
+]
+StateColumnOption = Annotated[
+    list[str] | None, typer.Option("--state-column", help="FIELD=COLUMN, for a column that is called otherwise.")
+]
+DateFormatOption = Annotated[
+    list[str] | None,
+    typer.Option("--date-format", help="FIELD=FORMAT, such as due=%d.%m.%Y, in UTC unless it has %z."),
+]
+OnlyColumnsOption = Annotated[
+    list[str] | None,
+    typer.Option("--only-columns", help="Take just the CSV columns that options name, and this field's, if any."),
+]
+AllowRefusedOption = Annotated[
+    bool, typer.Option("--allow-refused", help="Go on although most of the file's head is refused.")
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Only show what would be written, refused and asked, and the cost.")
+]
+
 
 def import_(  # a command's parameters are its options
-    file: Annotated[str, typer.Argument(metavar="FILE|-", help="NDJSON or CSV; '-' reads standard input.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE|-", help="NDJSON, CSV, TSV or a JSON array; '-' reads standard input.")
+    ],
     collection: Annotated[str, typer.Option("--collection", help="Where the documents go.")],
-    format_: Annotated[Literal["ndjson", "csv"] | None, typer.Option("--format", help="Default: by the name.")] = None,
+    format_: FormatOption = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
     key_column: Annotated[str | None, typer.Option("--key-column", help="CSV column that holds the key.")] = None,
     key_row: Annotated[bool, typer.Option("--key-row", help="The number of the CSV row is the key.")] = False,
     body_column: Annotated[str, typer.Option("--body-column", help="CSV column that holds the text.")] = "body",
-    facets: Annotated[
-        bool, typer.Option("--facets", help='Lines may have answers of an earlier system: "facets", "evaluation".')
-    ] = False,
-    facet_column: Annotated[
-        list[str] | None, typer.Option("--facet-column", help="QUESTION=COLUMN with answers of an earlier system.")
-    ] = None,
-    state_column: Annotated[
-        list[str] | None, typer.Option("--state-column", help="FIELD=COLUMN, for a column that is called otherwise.")
-    ] = None,
-    ignore_columns: Annotated[str | None, typer.Option("--ignore-columns", help="CSV columns to leave out.")] = None,
+    facets: FacetsOption = False,
+    facet_column: FacetColumnOption = None,
+    state_column: StateColumnOption = None,
+    date_format: DateFormatOption = None,
+    only_columns: OnlyColumnsOption = None,
+    ignore_columns: options.IgnoreColumns = None,
+    allow_refused: AllowRefusedOption = False,
+    dry_run: DryRunOption = False,
     scope: Annotated[str | None, typer.Option("--scope", help="Write the keys under this scope.")] = None,
     wait: documents.WaitOption = "answered",
     json_: options.Json = False,
@@ -58,32 +93,40 @@ def import_(  # a command's parameters are its options
 
     Answers of an earlier system are kept and found as they are, without a call, until 'reindex --outdated' asks anew.
     """
-    from streams import imports
+    from facets import errors
+    from streams import imports, typed_fields
 
     kind = format_ or imports.guess_format(file)
     if kind == "csv" and (key_column is None) == (not key_row):
         raise typer.BadParameter("a CSV file needs either --key-column NAME or --key-row")
     answers = _facet_columns(facet_column or [], kind)
     named = options.named_columns(state_column or [], "--state-column", "FIELD")
-    ignored = frozenset(name.strip() for name in (ignore_columns or "").split(",") if name.strip())
+    formats = options.named_columns(date_format or [], "--date-format", "FIELD", "FORMAT")
+    only = None if only_columns is None else frozenset(filter(None, only_columns))
+    form = imports.form_of(file, delimiter, encoding)
 
     async def work() -> int | None:
-        from facets import errors, states
-        from streams import wiring
+        from facets import states
 
         settings = options.settings(config, folder)
-        async with wiring.open_pipeline(settings, classify=wait == "answered") as pipeline:
+        async with _opened_pipeline(settings, classify=wait == "answered", dry_run=dry_run) as pipeline:
             definition = await pipeline.definition(collection)
             _check_scope(definition, scope, kind)
             types = states.column_types(definition.state_schema)
-            columns = imports.Columns(body_column, key_column, ignored, types, answers, named)
             _check_questions(definition, answers)
-            _check_fields(types, named)
+            _check_fields(types, [*named, *(only or ())])
+            typed_fields.check_date_formats(formats, types)
+            columns = imports.Columns(
+                body_column, key_column, ignore_columns or (), types, answers, named, only, formats
+            )
             asked = definition.questions if facets or answers else None
-            job = _Import(pipeline, definition, scope)
+            job = _Import(pipeline, definition, scope, allow_refused=allow_refused, keys=kind != "csv" or not key_row)
             with opened(file) as lines:
-                rows = imports.read_csv(lines, columns, asked) if kind == "csv" else imports.read_ndjson(lines, asked)
-                await job.write(rows)
+                rows = _rows(lines, kind, columns, asked, form)
+                if dry_run:
+                    await job.try_out(rows, json_=json_)
+                    return running.FAILED if job.refused_count else None
+                await job.write(rows, pipeline.write_many)
             try:
                 await job.wait(wait)
             except (errors.EvaluatorMisconfigured, errors.EvaluatorUnavailable):
@@ -92,7 +135,31 @@ def import_(  # a command's parameters are its options
         job.show(json_=json_)
         return running.FAILED if job.refused_count else None
 
-    running.run(work, again=AGAIN)
+    running.run(work, again=None if dry_run else AGAIN)
+
+
+def _rows(
+    file: BinaryIO, kind: "Format", columns: "Columns", asked: "Mapping[str, Question] | None", form: "Form"
+) -> "Iterator[Row | Refusal]":
+    from streams import imports
+
+    if kind == "csv":
+        return imports.read_csv(file, columns, asked, form=form, note=output.note)
+    moments = imports.Moments(columns.state, columns.dates)
+    return imports.read_ndjson(file, asked, form=form, kind=kind, moments=moments)
+
+
+@asynccontextmanager
+async def _opened_pipeline(settings: "Settings", *, classify: bool, dry_run: bool) -> "AsyncIterator[Pipeline]":
+    """Open the pipeline; a dry run makes no data folder where there is none yet."""
+    from streams import wiring
+
+    with ExitStack() as stack:
+        if dry_run and settings.store_url is None and not (settings.data_folder / "facetline.db").exists():
+            made = stack.enter_context(TemporaryDirectory(prefix="facetline-dry-run-"))
+            settings = settings.model_copy(update={"data_folder": Path(made)})
+        async with wiring.open_pipeline(settings, classify=classify and not dry_run) as pipeline:
+            yield pipeline
 
 
 def _check_scope(definition: "Definition", scope: str | None, kind: str) -> None:
@@ -131,7 +198,7 @@ def _check_questions(definition: "Definition", answers: "Mapping[str, str]") -> 
             raise errors.UnknownFacet(f"collection '{definition.name}' has no question '{name}'{guess}; it has {known}")
 
 
-def _check_fields(known: "Mapping[str, str]", named: "Mapping[str, str]") -> None:
+def _check_fields(known: "Mapping[str, str]", named: "Collection[str]") -> None:
     """Refuse columns for fields that the collection's state does not have.
 
     Raises:
@@ -145,14 +212,34 @@ def _check_fields(known: "Mapping[str, str]", named: "Mapping[str, str]") -> Non
             raise errors.InvalidQuery(f"the state has no field '{name}'{errors.nearest(name, known)}; it has {has}")
 
 
+class ImportCommand(typer.core.TyperCommand):
+    """The command with an option whose value may be left out, which typer does not have: `--only-columns [FIELD]`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Give a bare `--only-columns` an empty value."""
+        whole: list[str] = []
+        for word, after in zip(args, [*args[1:], "-"], strict=True):
+            whole.append(word)
+            if word == "--only-columns" and after.startswith("-"):
+                whole.append("")
+        return super().parse_args(ctx, whole)
+
+
 class _Import:
     """One run: what was sent, and what became of it."""
 
-    def __init__(self, pipeline: "Pipeline", definition: "Definition", scope: str | None) -> None:
+    def __init__(
+        self, pipeline: "Pipeline", definition: "Definition", scope: str | None, *, allow_refused: bool, keys: bool
+    ) -> None:
+        from streams.repeated_keys import RepeatedKeys
+
         self._pipeline = pipeline
         self._definition = definition
         self._scope = scope
         self._source = f"facetline/import/{uuid.uuid4()}"
+        self._allow_refused = allow_refused
+        self._keys = RepeatedKeys() if keys else None
+        self._head_refused: str | None = None
         self.sent = 0
         self.written = 0
         self.unchanged = 0
@@ -160,25 +247,66 @@ class _Import:
         self.failed: list[tuple[str, int, str]] = []
         self.refused: list[dict[str, Any]] = []
         self.refused_count = 0
+        self.lost: list[dict[str, Any]] = []
+        self.lost_lines = 0
 
-    async def write(self, rows: "Iterator[Row | Refusal]") -> None:
-        """Write all rows, in order."""
+    async def write(self, rows: "Iterator[Row | Refusal]", write_many: "Callable[..., Awaitable[list[Any]]]") -> None:
+        """Write all rows, in order, by `write_many`; nothing at all when most of the first ones would be refused."""
         from streams.imports import Refusal
 
         active = await self._pipeline.definitions()
+        is_head = True
         with output.Progress("written", None) as progress:
             async for chunk in _chunks(rows):
                 refusals = [row for row in chunk if isinstance(row, Refusal)]
                 good = [row for row in chunk if not isinstance(row, Refusal)]
-                for refusal in refusals:
-                    self._refuse(refusal.line, refusal.reason)
                 wanted = [self._document(row) for row in good]
-                results = await self._pipeline.write_many(
-                    active, wanted, source=self._source, collection=self._definition.name
-                )
-                for row, result in zip(good, results, strict=True):
-                    self._count(row.line, result)
+                for refusal in refusals:
+                    self._refuse(refusal)
+                if is_head and self._refuses_head(active, good, wanted):
+                    return
+                is_head = False
+                results = await write_many(active, wanted, source=self._source, collection=self._definition.name)
+                taken = [row for row, result in zip(good, results, strict=True) if self._count(row, result)]
+                if self._keys is not None:
+                    self._keys.add([(row.uri or row.key or "", row.line) for row in taken])
                 progress.at(self.sent + self.refused_count)
+
+    def _refuses_head(self, active: Any, rows: "list[Row]", wanted: list[Any]) -> bool:
+        """Judge the head of the file before anything is written; most of it refused: the file is another one."""
+        from facets import errors
+        from streams import pipeline
+
+        judged = pipeline.judge_many(active, wanted, source=self._source, collection=self._definition.name)
+        bad = [(row, each) for row, each in zip(rows, judged, strict=True) if isinstance(each, errors.InvalidEvent)]
+        refused, many = self.refused_count + len(bad), self.refused_count + len(rows)
+        if self._allow_refused or refused < HEAD_REFUSED_MIN or 2 * refused <= many:
+            return False
+        for row, each in bad:
+            self._count(row, each)
+        self._head_refused = (
+            f"{refused} of the first {many} records would be refused, so nothing was written; correct the file or the"
+            " options, or pass --allow-refused to write the others"
+        )
+        return True
+
+    async def try_out(self, rows: "Iterator[Row | Refusal]", *, json_: bool) -> None:
+        """Show what writing the rows would do, and what it would cost."""
+        from streams import import_plan
+
+        with import_plan.DryRun(self._pipeline, self._definition) as dry:
+            await self.write(rows, dry.write_many)
+            estimate = await dry.estimate()
+        if json_:
+            output.result({"dry_run": True, **self._result(), **import_plan.shown(estimate)})
+            return
+        self._show_lines()
+        output.text(
+            f"{self.written} would be written, {self.unchanged} are unchanged, {self.refused_count} would be refused"
+        )
+        cost = "cost unknown" if estimate.cost_usd is None else f"about ${estimate.cost_usd:.4f}"
+        asked = f"{estimate.documents} would be asked about: at most {estimate.calls} calls"
+        output.text(f"{asked}, about {estimate.tokens} tokens, {cost}")
 
     def _document(self, row: "Row") -> Any:
         from streams.pipeline import NewDocument
@@ -189,21 +317,30 @@ class _Import:
             uri = f"{scope}{self._definition.pattern.rstrip('*')}{row.key}"
         return NewDocument(uri, row.body, row.state, str(row.line), row.facets, row.evaluation)
 
-    def _count(self, line: int, result: Any) -> None:
+    def _count(self, row: "Row", result: Any) -> bool:
+        """Count what became of a row; say whether it was taken."""
         from facets.errors import InvalidEvent
+        from streams.imports import Refusal
 
         if isinstance(result, InvalidEvent):
-            self._refuse(line, f"{result.reason}: {result.message}")
-            return
+            self._refuse(Refusal(row.line, f"{result.reason}: {result.message}"))
+            return False
         self.sent += 1
         if result is not None:
             self.written += result.outcome == "applied"
             self.unchanged += result.outcome == "unchanged"
+        return True
 
-    def _refuse(self, line: int, reason: str) -> None:
+    def _refuse(self, refusal: "Refusal") -> None:
         self.refused_count += 1
+        last = refusal.last_line or refusal.line
+        if refusal.lost:
+            self.lost_lines += last - refusal.line + 1
         if len(self.refused) < REFUSED_KEPT_MAX:
-            self.refused.append({"line": line, "reason": reason})
+            more = {} if last == refusal.line else {"last_line": last}
+            self.refused.append({"line": refusal.line, "reason": refusal.reason, **more})
+            if refusal.lost:
+                self.lost.append({"line": refusal.line, "last_line": last, "lines": last - refusal.line + 1})
 
     async def wait(self, wait: documents.Wait) -> None:
         """Wait until workers have applied what was sent, and until it is answered."""
@@ -219,6 +356,7 @@ class _Import:
 
     async def _wait_applied(self) -> None:
         from storage import outcomes
+        from streams.imports import Refusal
 
         told = False
         started = time.monotonic()
@@ -237,28 +375,60 @@ class _Import:
         after = ""
         while page := await self._pipeline.store.read(outcomes.rejected, self._source, after=after):
             for each in page:
-                self._refuse(int(each.id), f"{each.reason}: {each.message}")
+                self._refuse(Refusal(int(each.id), f"{each.reason}: {each.message}"))
             after = page[-1].id
 
     def show(self, *, json_: bool) -> None:
-        """Say what became of the file."""
-        self.refused.sort(key=lambda refusal: int(refusal["line"]))
+        """Show what became of the file."""
         if json_:
-            counts = {
-                "written": self.written,
-                "unchanged": self.unchanged,
-                "failed": sum(many for _, many, _ in self.failed),
-            }
-            output.result({**counts, "refused": self.refused})
-            return
+            output.result(self._result())
+        else:
+            self._show_lines()
+            known = self.written + self.unchanged
+            if known < self.sent:  # what a worker will make of them was not waited for
+                output.text(f"{self.sent} sent and not waited for, {self.refused_count} refused")
+            else:
+                output.text(f"{self.written} written, {self.unchanged} unchanged, {self.refused_count} refused")
+            if self.remembered:
+                output.note(f"{self.remembered} were answered from memory, without a call")
+            self._show_failed()
+        if self._head_refused:
+            output.error(self._head_refused)
+
+    def _result(self) -> dict[str, Any]:
+        self.refused.sort(key=lambda refusal: int(refusal["line"]))
+        return {
+            "sent": self.sent,
+            "written": self.written,
+            "unchanged": self.unchanged,
+            "failed": sum(many for _, many, _ in self.failed),
+            "refused": self.refused,
+            "lost": self.lost,
+            "duplicates": [] if self._keys is None else self._keys.listed(),
+        }
+
+    def _show_lines(self) -> None:
+        """Show the first refusals, what was lost with them, and keys that stand more than once."""
+        self.refused.sort(key=lambda refusal: int(refusal["line"]))
         for refusal in self.refused[:REFUSED_SHOWN_MAX]:
-            output.note(f"line {refusal['line']} refused, {refusal['reason']}")
+            first, last = refusal["line"], refusal.get("last_line")
+            lines = f"line {first}" if last is None else f"lines {first} to {last} ({last - first + 1} lines)"
+            output.note(f"{lines} refused, {refusal['reason']}")
         if self.refused_count > REFUSED_SHOWN_MAX:
             output.note(f"… and {self.refused_count - REFUSED_SHOWN_MAX} more refused; --json lists them")
-        output.text(f"{self.written} written, {self.unchanged} unchanged, {self.refused_count} refused")
-        if self.remembered:
-            output.note(f"{self.remembered} were answered from memory, without a call")
-        self._show_failed()
+        if self.lost_lines:
+            output.note(
+                f"{self.lost_lines} lines are lost in records that cannot be read; other records may be in them"
+            )
+        if self._keys is None:
+            return
+        repeated = self._keys.listed()
+        for each in repeated[:REFUSED_SHOWN_MAX]:
+            output.note(f"key {each['key']!r} stands in lines {', '.join(map(str, each['lines']))}; the last one wins")
+        if len(repeated) > REFUSED_SHOWN_MAX or self._keys.unlisted:
+            output.note("… and more keys that stand several times; --json lists the first 1,000")
+        if not self._keys.complete:
+            output.note("keys that stand several times were not all looked for: no room for a temporary file")
 
     def _show_failed(self) -> None:
         for reason, many, message in self.failed:

@@ -64,7 +64,9 @@ app = typer.Typer(
 app.command("demo", short_help="Tell the story in a minute; leaves nothing behind.")(demo.demo)
 app.command("init", short_help="Write a facetline.toml to start from.")(project.init)
 app.command("write", short_help="Write a document and have it asked about.")(documents.write)
-app.command("import", short_help="Write every line of an NDJSON or CSV file as a document.")(imports.import_)
+app.command("import", cls=imports.ImportCommand, short_help="Write every record of an NDJSON, CSV or JSON file.")(
+    imports.import_
+)
 app.command("get", short_help="Show a document: body, state, answers and where from.")(documents.get)
 app.command("delete", short_help="Delete a document.")(documents.delete)
 app.command("search")(documents.search)

@@ -21,15 +21,24 @@ Fields = Annotated[
     Literal["body"] | None,
     typer.Option("--fields", help="body: with the text of each document.", show_default=False),
 ]
+Delimiter = Annotated[
+    str | None, typer.Option("--delimiter", help="Between CSV fields: ';', '|', tab …; default: found out.")
+]
+Encoding = Annotated[
+    str | None, typer.Option("--encoding", help="Such as cp1252; default: by the byte order mark, else UTF-8.")
+]
+IgnoreColumns = Annotated[
+    list[str] | None, typer.Option("--ignore-columns", help="A CSV column to leave out; again for each.")
+]
 
 
-def named_columns(pairs: list[str], option: str, what: str = "QUESTION") -> dict[str, str]:
-    """Return the columns by question (or field of the state) that `option` names as QUESTION=COLUMN."""
+def named_columns(pairs: list[str], option: str, what: str = "QUESTION", value: str = "COLUMN") -> dict[str, str]:
+    """Return the columns (or formats) by question or field of the state that `option` names as QUESTION=COLUMN."""
     found = {}
     for pair in pairs:
         name, equals, column = pair.partition("=")
         if not equals or not name or not column:
-            raise typer.BadParameter(f"{option}: {pair!r} is not {what}=COLUMN")
+            raise typer.BadParameter(f"{option}: {pair!r} is not {what}={value}")
         found[name] = column
     return found
 

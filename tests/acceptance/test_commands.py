@@ -144,7 +144,10 @@ def test_an_import_says_which_answers_failed(place: Place):
     assert (done.code, done.out) == (0, "2 written, 0 unchanged, 0 refused\n")
     assert "1 have no answers, evaluator_error: " in done.err
     assert "facetline reindex tickets" in done.err
-    assert (again.code, again.json) == (0, {"written": 0, "unchanged": 2, "failed": 1, "refused": []})
+    assert (again.code, again.json) == (
+        0,
+        {"sent": 2, "written": 0, "unchanged": 2, "failed": 1, "refused": [], "lost": [], "duplicates": []},
+    )
 
 
 def test_true_and_false_are_counted_in_the_words_of_a_filter(written: Place):

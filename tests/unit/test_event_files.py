@@ -189,3 +189,12 @@ def test_a_pipes_line_that_is_too_long_is_passed():
     assert refused == Refusal(1, event_files.TOO_LONG)
     assert isinstance(line, Line)
     assert line.number == 2
+
+
+def test_a_record_without_a_timestamp_is_taken():
+    """Where a record has none, kcat prints -1; anything else below zero is refused."""
+    (line,), (other,) = read({**PLAIN, "ts": -1}), read({**PLAIN, "ts": -2})
+
+    assert isinstance(line, Line)
+    assert line.recorded.raw.timestamp_ms is None
+    assert isinstance(other, Refusal)

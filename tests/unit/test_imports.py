@@ -119,7 +119,7 @@ def test_bad_csv_line_is_refused_and_the_next_is_read(line: str, words: str) -> 
         ("id,txt", COLUMNS, "did you mean 'txt'"),
         ("text", COLUMNS, "no column 'id'"),
         ("id,text,category", COLUMNS, "--ignore-columns category"),
-        ("id,text,text", COLUMNS, "twice"),
+        ("id,text,text", COLUMNS, "stands twice in the file (columns 2, 3)"),
         ("id,text", Columns("text", "id", frozenset({"x"}), {}), "'x' to ignore"),
     ],
 )
@@ -133,8 +133,11 @@ def test_wrong_columns_refuse_the_whole_file(header: str, columns: Columns, word
 
 def test_all_columns_that_are_nothing_are_told_at_once() -> None:
     """Several columns without a use are one error, whose --ignore-columns can be pasted."""
-    with pytest.raises(imports.InvalidFile, match=r"--ignore-columns 'Created at,who'$"):
-        csv("id,text,Created at,who\na,b,c,d\n")
+    with pytest.raises(imports.InvalidFile, match=r"--ignore-columns colour --ignore-columns who$"):
+        csv("id,text,colour,who\na,b,c,d\n")
+
+    ignoring = Columns("text", "id", ["colour", "who"], STATE)
+    assert csv("id,text,colour,who\na,b,c,d\n", ignoring) == [Row(2, "a", None, "b", None)]
 
 
 def test_a_missing_body_names_the_option() -> None:
