@@ -93,7 +93,6 @@ def import_(  # a command's parameters are its options
 
     Answers of an earlier system are kept and found as they are, without a call, until 'reindex --outdated' asks anew.
     """
-    from facets import errors
     from streams import imports, typed_fields
 
     kind = format_ or imports.guess_format(file)
@@ -127,11 +126,7 @@ def import_(  # a command's parameters are its options
                     await job.try_out(rows, json_=json_)
                     return running.FAILED if job.refused_count else None
                 await job.write(rows, pipeline.write_many)
-            try:
-                await job.wait(wait)
-            except (errors.EvaluatorMisconfigured, errors.EvaluatorUnavailable):
-                job.show(json_=json_)  # all is written; only the answers are missing
-                raise
+            await job.end(wait, json_=json_)
         job.show(json_=json_)
         return running.FAILED if job.refused_count else None
 
@@ -297,6 +292,8 @@ class _Import:
         with import_plan.DryRun(self._pipeline, self._definition) as dry:
             await self.write(rows, dry.write_many)
             estimate = await dry.estimate()
+        if self._head_refused:
+            output.error(self._head_refused)
         if json_:
             output.result({"dry_run": True, **self._result(), **import_plan.shown(estimate)})
             return
@@ -341,6 +338,16 @@ class _Import:
             self.refused.append({"line": refusal.line, "reason": refusal.reason, **more})
             if refusal.lost:
                 self.lost.append({"line": refusal.line, "last_line": last, "lines": last - refusal.line + 1})
+
+    async def end(self, wait: documents.Wait, *, json_: bool) -> None:
+        """Wait as `wait` does; what was written is shown also when its answers are known not to come."""
+        from facets import errors
+
+        try:
+            await self.wait(wait)
+        except (errors.EvaluatorMisconfigured, errors.EvaluatorUnavailable):
+            self.show(json_=json_)
+            raise
 
     async def wait(self, wait: documents.Wait) -> None:
         """Wait until workers have applied what was sent, and until it is answered."""

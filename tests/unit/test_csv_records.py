@@ -26,8 +26,7 @@ def read(text: str | bytes, **options: str) -> tuple[list[str], list[tuple[int, 
 
 BROKEN = {
     "quotes after backslashes": (
-        'id,body\n"1","It says \\"failed\\", and then.\nOrder, 4711\nRegards, Anna"\n'
-        '"2","ok"\n"3","5\\" pipe"\n"4","ok"\n',
+        'id,body\n"1","Says \\"failed\\", and.\nOrder, 4711\nRegards, Anna"\n"2","ok"\n"3","5\\" pipe"\n"4","ok"\n',
         [(2, 4, None), (5, 5, ["2", "ok"]), (6, 6, None), (7, 7, ["4", "ok"])],
     ),
     "a line of the text has as many fields as a record": (
