@@ -14,6 +14,7 @@ from http import HTTPStatus
 from typing import Any, Protocol
 
 from evaluators import retry_after
+from facets import masking
 from facets.errors import (
     EvaluationFailed,
     EvaluatorMisconfigured,
@@ -173,10 +174,6 @@ REFUSAL = re.compile(r"refusal", re.IGNORECASE)
 RETRY_IN = re.compile(r"(?:retry(?:[ _]?(?:delay|in|after))?)\W{1,6}(\d+(?:\.\d+)?)\s*(ms|s|m)\b", re.IGNORECASE)
 """A wish that is in the words only, as Google's `"retryDelay": "21s"`."""
 
-SECRET = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=*-]{4,}|\b(?:sk|pk|rk|gsk|xai|key)-[\w*-]{6,}|://[^/\s@]+@")
-"""What looks like a key, a password or the masked end of one, whoever's it is."""
-SECRET_NAME = re.compile(r"(?i)(?:key|token|secret|password|credential)s?$")
-
 
 def _by_kind(said: _Said) -> PipelineError | None:
     if said.kinds & {"TimeoutError", "Timeout", "APITimeoutError"} or said.status == HTTPStatus.REQUEST_TIMEOUT:
@@ -285,11 +282,11 @@ def _wish_s(said: _Said) -> float | None:
 def scrubbed(words: str, connection: Named) -> str:
     """Return `words` without the connection's key, any other secret of the environment, and what looks like one."""
     own = connection.api_key_env
-    values = {value.strip() for name, value in os.environ.items() if name == own or SECRET_NAME.search(name)}
+    values = {value.strip() for name, value in os.environ.items() if name == own or masking.is_secret(name)}
     for value in sorted(values, key=len, reverse=True):
         if len(value) >= SECRET_CHARS_MIN:
             words = words.replace(value, "***")
-    return SECRET.sub("***", words)
+    return masking.scrubbed(words)
 
 
 def _status(error: BaseException) -> int | None:

@@ -10,12 +10,15 @@ import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from facets import masking
+
 
 class PipelineError(Exception):
     """Something went wrong in the pipeline."""
 
     def __init__(self, message: str | None = None) -> None:
-        self.message = message or (type(self).__doc__ or "").split("\n", 1)[0]
+        # Libraries' words may repeat an address with its password.
+        self.message = masking.scrubbed(message) if message else (type(self).__doc__ or "").split("\n", 1)[0]
         super().__init__(self.message)
 
 

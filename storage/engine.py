@@ -23,7 +23,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from facets import errors
+from facets import errors, masking
 from storage import postgres, same_file, sqlite_errors, sqlite_files
 from storage.daemon_threads import DaemonThreads
 
@@ -368,8 +368,8 @@ def is_data_error(error: Exception) -> bool:
 
 
 def shown(url: str | sa.URL) -> str:
-    """Return a store's URL without its password."""
-    return sa.make_url(url).render_as_string(hide_password=True)
+    """Return a store's URL without its password, wherever in it that stands."""
+    return masking.scrubbed(url if isinstance(url, str) else url.render_as_string(hide_password=False))
 
 
 def make_engine(url: str, patience: postgres.Patience | None = None) -> Engine:

@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from facets import display
+from facets import display, masking
 
 
 def configure(level: str, style: str) -> None:
@@ -21,7 +21,7 @@ def configure(level: str, style: str) -> None:
     least = getattr(logging, level.upper())
     readable = style == "text" or (style == "auto" and sys.stderr.isatty())
     renderers: list[structlog.typing.Processor] = (
-        [harmless, structlog.dev.ConsoleRenderer()] if readable else [structlog.processors.JSONRenderer(_json)]
+        [harmless, structlog.dev.ConsoleRenderer()] if readable else [masked, structlog.processors.JSONRenderer(_json)]
     )
     structlog.configure(
         processors=[
@@ -55,13 +55,21 @@ def configure_default() -> None:
 
 def harmless(_logger: Any, _method: str, entry: structlog.typing.EventDict) -> structlog.typing.EventDict:
     """Return an entry as it is shown: texts on one line, a traceback on several. A processor for text, not for JSON."""
-    return {name: display.block(value) if name == "exception" else _shown(value) for name, value in entry.items()}
+    shown = masked(_logger, _method, entry)
+    return {name: display.block(value) if name == "exception" else _shown(value) for name, value in shown.items()}
+
+
+def masked(_logger: Any, _method: str, entry: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Return an entry whose texts hold no secret. A processor."""
+    return {
+        name: masking.scrubbed(each) if isinstance(each, str) else masking.masked(each) for name, each in entry.items()
+    }
 
 
 def _shown(value: Any) -> Any:
     if isinstance(value, bool | int | float | None):
         return value
-    return display.line(value if isinstance(value, str) else repr(value))
+    return display.line(value if isinstance(value, str) else masking.scrubbed(repr(value)))
 
 
 def _json(entry: Any, **options: Any) -> str:
@@ -73,4 +81,4 @@ class _Harmless(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record's text."""
-        return display.block(super().format(record))
+        return display.block(masking.scrubbed(super().format(record)))

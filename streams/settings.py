@@ -10,9 +10,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, DotEnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    DotEnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
-from facets import errors
+from facets import errors, masking
 
 CONFIG_NAME = "facetline.toml"
 PREFIX = "FACETLINE_"
@@ -206,9 +212,19 @@ def load_settings(**given: Any) -> Settings:
     _check_environment()
     named = {name: value for name, value in given.items() if value is not None}
     try:
-        return Settings(**named)
+        found = Settings(**named)
     except ValidationError as error:
         raise errors.InvalidSettings("\n".join(_problems(error))) from error
+    except SettingsError as error:  # not from it: the parser's words hold the value
+        raise errors.InvalidSettings(f"{error}: give it as JSON") from None
+    secrets = [*_secrets(found), *_secrets(found.kafka)]
+    masking.remember([{"secret": secrets}, {"store_url": found.store}, found.model_dump(mode="json")])
+    return found
+
+
+def _secrets(settings: BaseModel) -> list[str]:
+    given = (getattr(settings, name) for name in type(settings).model_fields if name != "store_url")
+    return [each.get_secret_value() for each in given if isinstance(each, SecretStr)]
 
 
 def _check_environment() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from facets import display
+from facets import display, masking
 from streams.cli import (
     backup,
     cost,
@@ -44,12 +44,13 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except typer.TyperException as error:
-            error.message = display.block(error.message)
+            error.message = display.block(masking.scrubbed(error.message))
             raise
 
 
 def _say_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    sys.stderr.write(display.block("".join(traceback.format_exception(kind, error, trace))))
+    text = "".join(traceback.format_exception(kind, error, trace))
+    sys.stderr.write(display.block(masking.scrubbed(text)))
 
 
 app = typer.Typer(

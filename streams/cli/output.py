@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import typer
 
-from facets import display
+from facets import display, masking
 
 LINE_EVERY_S = 5.0
 """How often a command that is not on a terminal says how far it is."""
@@ -50,12 +50,12 @@ def _print(line: str) -> None:
 
 def note(line: str) -> None:
     """Say something beside the result, on one line."""
-    _say(display.line(line))
+    _say(display.line(masking.scrubbed(line)))
 
 
 def error(message: str) -> None:
     """Say what went wrong."""
-    first, *more = display.block(message).split("\n")
+    first, *more = display.block(masking.scrubbed(message)).split("\n")
     _say("\n".join([f"facetline: {first}", *(f"  {line}" for line in more)]))
 
 

@@ -110,12 +110,11 @@ def config_(json_: options.Json = False, config: options.Config = None, folder: 
     """Print the settings in force, secrets masked."""
 
     async def work() -> int | None:
-        from storage import engine
+        from facets import masking
 
         settings = options.settings(config, folder)
         shown: dict[str, Any] = settings.model_dump(mode="json")
-        shown["store_url"] = engine.shown(settings.store)
-        shown["runtime"] = settings.runtime
+        shown = masking.masked({**shown, "store_url": settings.store, "runtime": settings.runtime})
         if json_:
             output.result(shown)
         else:
