@@ -4,15 +4,21 @@ A write that returned is committed and synced to disk, so it survives whatever k
 of processes may work on one folder at once.
 """
 
+import functools
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
 
 from storage import events, writes
 from storage.engine import Store, Tx
 from streams import failpoints, logs
 from streams.pipeline import Pipeline, Sent
 from streams.settings import load_settings
+
+if TYPE_CHECKING:
+    from streams.blocking_pipeline import BlockingPipeline
 
 TOPIC = "local"
 SOURCE = "facetline/local"
@@ -49,19 +55,53 @@ def _commit(tx: Tx, judged: Sequence[events.Event]) -> events.Applied:
     return applied
 
 
-@asynccontextmanager
-async def open_local(
-    *, config: str | Path | None = None, folder: str | Path | None = None, classify: bool = True
-) -> AsyncIterator[Pipeline]:
+class open_local:  # noqa: N801 (read as a function: `with open_local() as pipeline`)
     """Open the local runtime on a data folder, with the collections of a configuration file.
 
-    With `classify` the file's definitions become the active ones, and the side chain runs until the end of the
-    `async with`.
+    `async with` gives a `Pipeline`, whose verbs are awaited; `with` gives a `BlockingPipeline`, whose verbs return when
+    they are done, also in a notebook. With `classify` the file's definitions become the active ones, and the side chain
+    runs until the end.
 
-    Raises:
+    Raises (both, when entered):
         InvalidSettings, InvalidDefinition: the file is refused, with all its problems.
         StoreUnavailable, StoreMismatch: the data folder cannot be used.
     """
+
+    def __init__(
+        self, *, config: str | Path | None = None, folder: str | Path | None = None, classify: bool = True
+    ) -> None:
+        self._make = functools.partial(_opened, config=config, folder=folder, classify=classify)
+        self._entered: AbstractAsyncContextManager[Pipeline] | None = None
+        self._blocking: BlockingPipeline | None = None
+
+    def open(self) -> "BlockingPipeline":
+        """Open it without a `with`, as a notebook needs that uses it in many cells; the caller calls `close`."""
+        from streams.blocking_pipeline import BlockingPipeline
+
+        return BlockingPipeline(self._make)
+
+    def __enter__(self) -> "BlockingPipeline":
+        self._blocking = self.open()
+        return self._blocking
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._blocking is not None:
+            self._blocking.close()
+
+    async def __aenter__(self) -> Pipeline:
+        self._entered = self._make()
+        return await self._entered.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return None if self._entered is None else await self._entered.__aexit__(kind, error, trace)
+
+
+@asynccontextmanager
+async def _opened(*, config: str | Path | None, folder: str | Path | None, classify: bool) -> AsyncIterator[Pipeline]:
     from streams import wiring  # it knows both runtimes, and so this one
 
     logs.configure_default()

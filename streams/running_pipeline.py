@@ -10,10 +10,8 @@ import math
 import os
 import subprocess
 import sys
-import threading
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from concurrent.futures import CancelledError, Future
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -22,6 +20,7 @@ from facets import errors
 from storage import feed
 from streams import event_files, replaying, wiring
 from streams.facets_file import Document
+from streams.loop_thread import LoopThread
 from streams.pacing import Pace
 from streams.pipeline import Pipeline, poll
 
@@ -62,14 +61,11 @@ class RunningPipeline:
     def __init__(self, settings: "Settings", *, limit_s: float = LIMIT_S) -> None:
         self.settings = settings
         self._limit_s = limit_s
-        self._opened: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, Pipeline]] = Future()
-        self._thread = threading.Thread(target=self._run_thread, name="facetline", daemon=True)
-        self._failure: BaseException | None = None
+        self._running = LoopThread(self._opened)
 
     def __enter__(self) -> Self:
-        self._thread.start()
         try:
-            self._loop, self._stop, self.pipeline = self._opened.result(self._limit_s)
+            self.pipeline = self._running.start(self._limit_s)
         except TimeoutError as error:
             raise errors.StoreUnavailable(f"the pipeline did not start within {self._limit_s:g} s") from error
         return self
@@ -77,11 +73,11 @@ class RunningPipeline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with contextlib.suppress(RuntimeError):  # it has ended by itself
-            self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(self._limit_s)
-        if error is None:
-            self._check()
+        try:
+            self._running.stop(self._limit_s)
+        except BaseException as failure:
+            if error is None:
+                raise errors.StoreUnavailable(f"the pipeline has ended by itself: {failure}") from failure
 
     def run(self, make: Callable[[Pipeline], Awaitable[T]]) -> T:
         """Run what `make` returns for the pipeline, in the pipeline's event loop, and return its result.
@@ -91,17 +87,11 @@ class RunningPipeline:
             StoreUnavailable: the pipeline has ended by itself.
         """
 
-        async def work() -> T:
+        async def work(pipeline: Pipeline) -> T:
             async with asyncio.timeout(self._limit_s):
-                return await make(self.pipeline)
+                return await make(pipeline)
 
-        self._check()
-        try:
-            return asyncio.run_coroutine_threadsafe(work(), self._loop).result()
-        except CancelledError as error:
-            self._thread.join(STOP_S)
-            self._check()
-            raise errors.StoreUnavailable("the pipeline has ended") from error
+        return self._running.run(work)
 
     def write(self, uri: str, **given: Any) -> dict[str, Any]:
         """Write a document and wait for its answers: `Pipeline.write`."""
@@ -136,42 +126,26 @@ class RunningPipeline:
         """Return status, reason and facets of every document that is not deleted, by uri."""
         return self.run(_documents)
 
-    def _check(self) -> None:
-        """Say what ended the pipeline, if anything has."""
-        if self._failure is not None:
-            raise errors.StoreUnavailable(f"the pipeline has ended by itself: {self._failure}") from self._failure
-
-    def _run_thread(self) -> None:
-        try:
-            asyncio.run(self._main())
-        except BaseException as error:  # noqa: BLE001 (the outermost step of a thread: told to whoever waits)
-            if self._opened.done():
-                self._failure = error
-            else:
-                self._opened.set_exception(error)
-
-    async def _main(self) -> None:
+    @contextlib.asynccontextmanager
+    async def _opened(self) -> AsyncIterator[Pipeline]:
         if self.settings.runtime == "kafka":
-            await self._main_with_kafka()
+            async with self._opened_with_kafka() as pipeline:
+                yield pipeline
             return
         async with wiring.open_pipeline(self.settings, classify=True) as pipeline:
-            await self._until_stopped(pipeline)
+            yield pipeline
 
-    async def _main_with_kafka(self) -> None:
+    @contextlib.asynccontextmanager
+    async def _opened_with_kafka(self) -> AsyncIterator[Pipeline]:
         from streams import topics
 
         await topics.create_topics(self.settings.kafka)
         try:
             async with wiring.open_pipeline(self.settings) as pipeline:  # makes the store before the worker comes
                 with _worker(self.settings):
-                    await self._until_stopped(pipeline)
+                    yield pipeline
         finally:
             await topics.delete_topics(self.settings.kafka)
-
-    async def _until_stopped(self, pipeline: Pipeline) -> None:
-        stop = asyncio.Event()
-        self._opened.set_result((asyncio.get_running_loop(), stop, pipeline))
-        await stop.wait()
 
 
 async def _settled(pipeline: Pipeline, collections: set[str]) -> None:

@@ -47,6 +47,11 @@ def shell_blocks(page: str, *, kafka: bool) -> list[Block]:
     return [block for block in found if re.search(r"^[^#]*\bfacetline\b", block.text, re.MULTILINE)]
 
 
+def python_blocks(page: str) -> list[Block]:
+    """A page's Python blocks; cells of a notebook are one program, and have a test of their own."""
+    return [block for block in documented.blocks(page, "python") if "notebook" not in block.words]
+
+
 def pages(*, kafka: bool) -> list[str]:
     """The pages with such blocks."""
     return [page for page in PAGES if shell_blocks(page, kafka=kafka)]
@@ -126,11 +131,11 @@ def test_shell_examples_run(page: str, tmp_path: Path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("page", [page for page in PAGES if documented.blocks(page, "python")])
+@pytest.mark.parametrize("page", [page for page in PAGES if python_blocks(page)])
 def test_python_examples_run(page: str, tmp_path: Path):
     """Each Python block of a page runs without an error."""
     documented.project(tmp_path)
-    found = [textwrap.dedent(block.text) for block in documented.blocks(page, "python")]
+    found = [textwrap.dedent(block.text) for block in python_blocks(page)]
 
     done = subprocess.run(
         [sys.executable, "-c", RUN_PYTHON, *found],
