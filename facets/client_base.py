@@ -19,7 +19,7 @@ MARGIN_S = 10.0
 TOKENS_MAX = 16
 """How many one request may carry."""
 JOB_POLL_S = 1.0
-ENDED = frozenset({"succeeded", "canceled"})
+ENDED = frozenset({"succeeded", "failed", "canceled"})
 
 
 class Common:

@@ -19,7 +19,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from facets import errors
 from storage import documents, engine, job_items, tables, turns
 
-JobState = Literal["queued", "running", "succeeded", "canceled"]
+JobState = Literal["queued", "running", "succeeded", "failed", "canceled"]
 ACTIVE = ("queued", "running")
 DAY_MS = 24 * 60 * 60 * 1000
 CREATE_TRIES_MAX = 3
@@ -247,12 +247,17 @@ def turn(tx: engine.Tx, job_id: str, owner: str, unanswered_max: int, limit: int
     waiting = job.filled_to is not None or job_items.any_waiting(tx, job_id)
     state: JobState = "running"
     if not waiting and not job_items.count(tx, job_id, "asked"):  # 4
-        state = "succeeded"
+        state = "failed" if _only_failed(tx, job_id) else "succeeded"
         ended = {"state": state, "finished_ms": tx.now_ms}
         tx.execute(sa.update(_JOBS).where(_JOBS.c.id == job_id).values(ended))
     cleared = sum(each.action == "clear" for each in decided)
     adopted = sum(each.action == "adopt" for each in decided)
     return Turn(cleared, adopted, closed + len(decided) - cleared - adopted, waiting, state)
+
+
+def _only_failed(tx: engine.Tx, job_id: str) -> bool:
+    """Say whether documents failed and none was answered; those that a later write took over are no answers."""
+    return job_items.count(tx, job_id, "failed") > 0 and job_items.count(tx, job_id, "reindexed") == 0
 
 
 def progress(tx: engine.Tx, job_id: str) -> dict[turns.ItemState, int]:

@@ -69,7 +69,7 @@ def locked(folder: Path) -> Iterator[DataLock]:
         private_files.make_folder(folder)
         descriptor = private_files.open_private(folder / NAME, os.O_RDWR | os.O_CREAT)
     except OSError as error:
-        raise errors.StoreUnavailable(f"the data folder {folder} cannot be used: {error}") from error
+        raise folder_unusable(folder, error) from error
     try:
         if not any(_taken(descriptor, again) for again in range(TRIES)):
             raise errors.Conflict(_said(folder, _read(descriptor)))
@@ -121,3 +121,14 @@ def _said(folder: Path, found: Holder | None) -> str:
     if found is None:
         return f"another process is about to serve {folder}; wait for it, or give another --folder"
     return f"{folder} is served already, at {found.url} (process {found.pid}); use that, or stop it first"
+
+
+def folder_unusable(folder: Path, error: OSError) -> errors.StoreUnavailable:
+    """Return the error for a data folder that cannot be made or written."""
+    why = error.strerror or str(error)
+    if error.filename not in {None, str(folder)}:
+        why = f"{error.filename}: {why}"
+    return errors.StoreUnavailable(
+        f"the data folder {folder} cannot be used: {why}; name one that can be written (--folder, or data_folder in"
+        " FACETLINE_DATA_FOLDER or [settings])"
+    )

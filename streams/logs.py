@@ -8,6 +8,7 @@ In a program that has us as a library what it configures holds; where it configu
 
 import json
 import logging
+import os
 import sys
 from typing import Any
 
@@ -21,7 +22,9 @@ def configure(level: str, style: str) -> None:
     least = getattr(logging, level.upper())
     readable = style == "text" or (style == "auto" and sys.stderr.isatty())
     renderers: list[structlog.typing.Processor] = (
-        [harmless, structlog.dev.ConsoleRenderer()] if readable else [masked, structlog.processors.JSONRenderer(_json)]
+        [harmless, structlog.dev.ConsoleRenderer(colors=_colours())]
+        if readable
+        else [masked, structlog.processors.JSONRenderer(_json)]
     )
     structlog.configure(
         processors=[
@@ -40,6 +43,11 @@ def configure(level: str, style: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Harmless("%(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=max(least, logging.WARNING), handlers=[handler])
+
+
+def _colours() -> bool:
+    """Say whether colours are welcome: on a terminal, unless NO_COLOR (no-color.org) or TERM=dumb refuse them."""
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def configure_default() -> None:

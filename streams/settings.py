@@ -8,6 +8,7 @@ import os
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import (
@@ -109,6 +110,13 @@ class Settings(BaseSettings):
     calls_file: Path = Field(default=Path("calls.ndjson"), description="the file of recorded calls")
     kafka: KafkaSettings = Field(default_factory=KafkaSettings, description="the Kafka runtime")
 
+    @field_validator("store_url")
+    @classmethod
+    def _check_store_url(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None:
+            check_store_url(url.get_secret_value())
+        return url
+
     @field_validator("worker_http")
     @classmethod
     def _check_address(cls, text: str) -> str:
@@ -168,6 +176,31 @@ class _FileTable(PydanticBaseSettingsSource):
         named = [source()["config"] for source in self._earlier if "config" in source()]
         table = read_file(Path(named[0]) if named else Path(CONFIG_NAME)).get("settings", {})
         return table if isinstance(table, dict) else {"settings": table}
+
+
+STORE_FORMS = "postgresql+psycopg://user:password@host:5432/database, or sqlite:///folder/file.db"
+
+
+def check_store_url(url: str) -> None:
+    """Refuse what is no address of a store; what it holds is not repeated, for it may be a password.
+
+    Raises:
+        ValueError: saying which form is taken.
+    """
+    scheme, colon, rest = url.partition("://")
+    if not colon or not scheme:
+        raise ValueError(f"it is no URL; write {STORE_FORMS}")
+    if scheme in {"postgres", "postgresql"}:
+        raise ValueError(f"{scheme}:// names no driver; write postgresql+psycopg:// and leave the rest as it is")
+    if scheme not in {"postgresql+psycopg", "sqlite"}:
+        raise ValueError(f"its scheme is of no store that we know; write {STORE_FORMS}")
+    if scheme == "sqlite" and (not rest.startswith("/") or not rest.strip("/")):
+        raise ValueError(f"it names no file: three slashes and a path; write {STORE_FORMS}")
+    if scheme == "postgresql+psycopg":
+        try:
+            _ = urlsplit(url).port
+        except ValueError:
+            raise ValueError(f"host and port cannot be read; write {STORE_FORMS}") from None
 
 
 def listen_address(text: str) -> tuple[str, int] | None:

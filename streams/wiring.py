@@ -91,7 +91,7 @@ async def open_store(settings: Settings, *, create: bool = True, clock_shift: Cl
             if private_files.make_folder(settings.data_folder):
                 log.warning("data_folder_made_private", folder=str(settings.data_folder))
         except OSError as error:
-            raise errors.StoreUnavailable(f"the data folder {settings.data_folder} cannot be used: {error}") from error
+            raise data_lock.folder_unusable(settings.data_folder, error) from error
     patience = postgres.Patience(settings.store_connect_s, settings.store_statement_s)
     store = await opening.open_store(settings.store, clock_shift=clock_shift, patience=patience)
     try:

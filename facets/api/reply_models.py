@@ -193,7 +193,7 @@ class Job(BaseModel):
     """A reindex job."""
 
     id: str
-    state: Literal["queued", "running", "succeeded", "canceled"]
+    state: Literal["queued", "running", "succeeded", "failed", "canceled"]
 
 
 class Jobs(BaseModel):

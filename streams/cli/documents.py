@@ -54,7 +54,8 @@ def write(  # a command's parameters are its options
         _show(reply, json_=json_)
         if why:
             output.note(why)
-        return None
+        # Without a status it is not applied yet; `failed` is an end, and so is a later write.
+        return running.UNANSWERED if wait == "answered" and reply.get("status", "pending") == "pending" else None
 
     running.run(work, again="what was written stays; the next write, import or reindex goes on with its answers")
 

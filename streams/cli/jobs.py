@@ -58,11 +58,12 @@ def reindex(
             except (errors.EvaluatorMisconfigured, errors.EvaluatorUnavailable):
                 _show(await _result(pipeline, job.id), json_=json_)  # what has been done; the error says why no more
                 raise
-            _show(await _result(pipeline, job.id), json_=json_)
+            result = await _result(pipeline, job.id)
+            _show(result, json_=json_)
             if detach and not json_:
                 whoever = "the workers" if settings.runtime == "kafka" else "the next write, import or reindex"
                 output.note(f"left to {whoever}; how far it is: facetline jobs show {job.id}")
-        return None
+        return running.FAILED if result["state"] == "failed" else None
 
     running.run(work, again="the job stays; run the same command again to go on, or 'facetline jobs cancel ID'")
 

@@ -2,11 +2,12 @@
 
 import sys
 import traceback
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand
 
 from facets import display, masking
 from streams.cli import (
@@ -29,9 +30,10 @@ from streams.cli import (
     sql,
     token,
 )
+from streams.cli.grouped_help import OPERATE, SEARCH, START, GroupedHelp
 
 
-class Commands(TyperGroup):
+class Commands(GroupedHelp):
     """The commands; what is wrong with a call is said as it is shown, for it repeats arguments and names of files."""
 
     def main(self, *args: Any, **options: Any) -> Any:
@@ -58,41 +60,71 @@ app = typer.Typer(
     name="facetline",
     help="Ask fixed questions about every document when it is written; search by the answers.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("demo", short_help="Tell the story in a minute; leaves nothing behind.")(demo.demo)
-app.command("init", short_help="Write a facetline.toml to start from.")(project.init)
-app.command("write", short_help="Write a document and have it asked about.")(documents.write)
-app.command("import", cls=imports.ImportCommand, short_help="Write every record of an NDJSON, CSV or JSON file.")(
-    imports.import_
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib import metadata
+
+        output.text(f"facetline {metadata.version('facetline')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    del version
+
+
+def _command(
+    group: str,
+    name: str,
+    function: Callable[..., None],
+    short_help: str | None = None,
+    cls: type[TyperCommand] | None = None,
+) -> None:
+    app.command(name, cls=cls, short_help=short_help, rich_help_panel=group)(function)
+
+
+def _commands(group: str, name: str, below: typer.Typer, short_help: str | None = None) -> None:
+    app.add_typer(below, name=name, short_help=short_help, rich_help_panel=group)
+
+
+_command(START, "demo", demo.demo, "Tell the story in a minute; leaves nothing behind.")
+_command(START, "init", project.init, "Write a facetline.toml to start from.")
+_command(START, "write", documents.write, "Write a document and have it asked about.")
+_command(
+    START, "import", imports.import_, "Write every record of an NDJSON, CSV or JSON file.", cls=imports.ImportCommand
 )
-app.command("get", short_help="Show a document: body, state, answers and where from.")(documents.get)
-app.command("delete", short_help="Delete a document.")(documents.delete)
-app.command("search")(documents.search)
-app.command("sql", short_help="One SELECT over the answers; read-only.")(sql.sql)
-app.command("export", short_help="Write the answers as Parquet files.")(export.export)
-app.command("reindex", short_help="Ask again: what has no answers, the outdated, or all.")(jobs.reindex)
-app.add_typer(jobs.app, name="jobs")
-app.command("backup", short_help="Back up a SQLite store into one file.")(backup.backup)
-app.command("restore", short_help="Put a backup in the store's place.")(backup.restore)
-app.command("cost", short_help="What calls have used up, by day or collection.")(cost.cost)
-app.command("evaluate", short_help="Measure an evaluator on labelled texts: right, sure, cost.")(evaluate.evaluate)
-app.command("serve", short_help="Serve the API, the page and the agents' tools.")(serve.serve)
-app.add_typer(token.app, name="token")
-app.command("mcp", short_help="Serve one agent over standard input and output.")(mcp.mcp)
-app.command("tools", short_help="Print the agents' tools, for MCP, OpenAI or Anthropic.")(mcp.tools)
-app.command("worker", short_help="With Kafka: apply, answer and publish until stopped.")(kafka.worker)
-app.add_typer(kafka.topics_app, name="topics")
-app.add_typer(kafka.letters_app, name="dlq", short_help="Events that could not be applied: list, show, send again.")
-app.command("record", short_help="With Kafka: print a topic's records, for replay.")(replay.record)
-app.command("replay", short_help="Send recorded events again, into either runtime.")(replay.replay)
-app.add_typer(
-    project.collections_app, name="collections", short_help="Check the file's collections, or make them active."
-)
-app.command("doctor", short_help="Check everything that a run needs.")(project.doctor)
-app.command("config")(project.config_)
+_command(START, "delete", documents.delete, "Delete a document.")
+_command(START, "evaluate", evaluate.evaluate, "Measure an evaluator on labelled texts: right, sure, cost.")
+_command(SEARCH, "search", documents.search)
+_command(SEARCH, "get", documents.get, "Show a document: body, state, answers and where from.")
+_command(SEARCH, "sql", sql.sql, "One SELECT over the answers; read-only.")
+_command(SEARCH, "export", export.export, "Write the answers as Parquet files.")
+_command(SEARCH, "serve", serve.serve, "Serve the API, the page and the agents' tools.")
+_command(SEARCH, "mcp", mcp.mcp, "Serve one agent over standard input and output.")
+_command(SEARCH, "tools", mcp.tools, "Print the agents' tools, for MCP, OpenAI or Anthropic.")
+_commands(OPERATE, "collections", project.collections_app, "List collections, check the file's, or make them active.")
+_command(OPERATE, "doctor", project.doctor, "Check everything that a run needs.")
+_command(OPERATE, "config", project.config_)
+_command(OPERATE, "reindex", jobs.reindex, "Ask again: what has no answers, the outdated, or all.")
+_commands(OPERATE, "jobs", jobs.app)
+_command(OPERATE, "backup", backup.backup, "Back up a SQLite store into one file.")
+_command(OPERATE, "restore", backup.restore, "Put a backup in the store's place.")
+_command(OPERATE, "cost", cost.cost, "What calls have used up, by day or collection.")
+_commands(OPERATE, "token", token.app)
+_command(OPERATE, "worker", kafka.worker, "With Kafka: apply, answer and publish until stopped.")
+_commands(OPERATE, "topics", kafka.topics_app)
+_commands(OPERATE, "dlq", kafka.letters_app, "Events that could not be applied: list, show, send again.")
+_command(OPERATE, "record", replay.record, "With Kafka: print a topic's records, for replay.")
+_command(OPERATE, "replay", replay.replay, "Send recorded events again, into either runtime.")
 
 
 def main() -> None:

@@ -73,6 +73,46 @@ def check(json_: options.Json = False, config: options.Config = None, folder: op
     running.run(work)
 
 
+@collections_app.command("list", short_help="List the active collections.")
+def list_(json_: options.Json = False, config: options.Config = None, folder: options.Folder = None) -> None:
+    """List the active collections, with their documents, and those of the file that are not active."""
+
+    async def work() -> int | None:
+        from storage import definitions, documents
+        from streams import wiring
+
+        async with wiring.open_pipeline(options.settings(config, folder), writes=False) as pipeline:
+            _, active = await pipeline.store.read(definitions.active)
+            counts = await pipeline.store.read(documents.counts)
+            own = {} if pipeline.project is None else pipeline.project.by_name
+        known = {**own, **active.by_name}
+        rows = [
+            {
+                "collection": name,
+                "pattern": each.pattern,
+                "evaluator": each.evaluator,
+                "active": name in active.by_name,
+                "differs": name in own and name in active.by_name and own[name] != each,
+                "documents": {status: found for status, found in counts.get(name, {}).items() if status != "deleted"},
+            }
+            for name, each in sorted(known.items())
+        ]
+        if json_:
+            for row in rows:
+                output.result(row)
+        else:
+            output.table(_listed(row) for row in rows)
+        return None
+
+    running.run(work)
+
+
+def _listed(row: dict[str, Any]) -> tuple[str, ...]:
+    stands = "not active" if not row["active"] else "the file differs" if row["differs"] else "active"
+    counted = ", ".join(f"{found} {status}" for status, found in row["documents"].items())
+    return row["collection"], row["pattern"], row["evaluator"], stands, counted or "no documents"
+
+
 @collections_app.command("apply", short_help="Make the file's definitions the active ones.")
 def apply(json_: options.Json = False, config: options.Config = None, folder: options.Folder = None) -> None:
     """Make the file's definitions the active ones: workers, API and views go by them from now on."""

@@ -1,6 +1,7 @@
 """Running one command: its event loop, its signals, and how each failure ends it.
 
-Exit codes: 0 done, 1 failed or refused, 2 usage (also an unknown collection, facet, value or column), 130 interrupted.
+Exit codes: 0 done, 1 failed or refused, 2 usage (also an unknown collection, facet, value or column), 3 written, but no
+answer came in time, 130 interrupted.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ import typer
 from facets import errors
 from streams.cli import output
 
-FAILED, USAGE, INTERRUPTED = 1, 2, 130
+FAILED, USAGE, UNANSWERED, INTERRUPTED = 1, 2, 3, 130
 GARBAGE_MIN = 5_000
 """Objects made, and not gone by themselves, before the collector looks for circles among the young ones."""
 REST = 5

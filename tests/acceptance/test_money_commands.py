@@ -47,7 +47,7 @@ def test_a_bad_key_is_said_by_every_command_and_mended_by_itself(site: Site):
     key.unlink()
     mended = run("reindex", "notes", "--json")
 
-    assert (written.code, written.json["status"]) == (0, "pending")
+    assert (written.code, written.json["status"]) == (3, "pending")
     assert f"{words}; 1 document stays pending: mend its key" in written.err
     assert "the next write, import or reindex goes on" in written.err
     assert (imported.code, imported.json["written"]) == (1, 1)
@@ -82,7 +82,7 @@ def test_a_days_limit_is_said_and_lifted(site: Site):
     assert (first.code, first.json["written"]) == (1, 6)
     said = r"has spent \$0.5000 of the \$0.5 a day .*; 4 documents stay pending: wait until \d{4}-\d\d-\d\d 00:00 UTC"
     assert re.search(said, first.err)
-    assert (again.code, again.json["status"]) == (0, "pending")
+    assert (again.code, again.json["status"]) == (3, "pending")
     assert "or raise the limit" in again.err
     assert dry.json == {"dry_run": True, "documents": 5, "calls": 5, "tokens": 15, "cost_usd": 1.25}
     assert "has spent $0.5000 of the $0.5 a day" in doctor.lines[-1]["detail"]
