@@ -91,6 +91,14 @@ def counts(tx: engine.Tx) -> dict[str, int]:
     return {row.reason: row.letters for row in tx.execute(query)}
 
 
+def oldest_open_ms(tx: engine.Tx) -> int | None:
+    """Return since when the oldest letter that is still somebody's business has been there; None without any."""
+    found: int | None = tx.execute(
+        sa.select(sa.func.min(_LETTERS.c.created_ms)).where(_LETTERS.c.state.in_(WAITING))
+    ).scalar_one()
+    return found
+
+
 def mark_redriven(tx: engine.Tx, letter: DeadLetter) -> bool:
     """Note that the event was sent again; False when the letter has changed since it was read.
 

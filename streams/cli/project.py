@@ -238,7 +238,7 @@ async def _check_project(settings: "Settings") -> str:
 
 async def _check_store(settings: "Settings") -> str:
     from facets import errors
-    from storage import documents, engine, health, tallies
+    from storage import dead_letters, documents, engine, health, serial, tallies
     from streams import wiring
 
     try:
@@ -247,21 +247,30 @@ async def _check_store(settings: "Settings") -> str:
             said = await store.read(tallies.all)
             whole = await store.read(health.check_pages)
             await store.write(health.write)
+            letters, since_ms = await store.read(dead_letters.counts), await store.read(dead_letters.oldest_open_ms)
     except errors.NotFound as error:
         return f"not made yet: {error.message}"
     total = sum(sum(by_status.values()) for by_status in counts.values())
     shown = engine.shown(settings.store)
     counted = "".join(f"; {count} {name.replace('_', ' ')}" for name, count in sorted(said.items()))
+    if since_ms is not None:
+        since = serial.moment(since_ms).strftime("%Y-%m-%d %H:%M:%S UTC")
+        counted += f"; {sum(letters.values())} open dead letters since {since}: facetline dlq list"
     unchecked = "" if whole else f"; too large to check for damage within {health.CHECK_S:g} s"
     return f"{shown}: {total} documents{counted}{unchecked}"
 
 
 async def _check_evaluators(settings: "Settings") -> str:
-    """Ask every evaluator that costs nothing one small question."""
+    """Ask every evaluator that costs nothing one small question.
+
+    Raises:
+        EvaluatorMisconfigured: the variable of a key is not set.
+    """
+    from facets import errors
     from streams import project as project_
 
     project = project_.load_project(settings)
-    said = []
+    said, unusable = [], False
     for definition in project.definitions:
         evaluator = project.evaluators[definition.evaluator]
         if settings.calls != "live":  # a question of ours is none for a recording
@@ -271,12 +280,15 @@ async def _check_evaluators(settings: "Settings") -> str:
             said.append(f"{definition.evaluator} answers ({evaluated.model})")
         else:
             said.append(f"{definition.evaluator} is {definition.kind}, not asked{_key_missing(evaluator)}")
+            unusable = unusable or bool(_key_missing(evaluator))
     await project.close()
+    if unusable:
+        raise errors.EvaluatorMisconfigured("; ".join(sorted(set(said))))
     return "; ".join(sorted(set(said)))
 
 
 def _key_missing(evaluator: "Evaluator") -> str:
-    """Say that a key's variable is not set here: a fault only where calls are made, which may be another machine."""
+    """Say that a key's variable is not set here, where calls cannot be made then."""
     import os
 
     from evaluators import chat, decisions
@@ -317,21 +329,45 @@ async def _check_topics(settings: "Settings") -> str:
 
 
 async def _check_worker(settings: "Settings") -> str:
-    """Ask the worker of this machine, if there is one, how it is."""
+    """Ask the worker of this machine, if there is one, how it is; without one nothing may be left waiting.
+
+    Raises:
+        FatalError: it is not ready; or none answers here, and documents wait that no process is asking about.
+    """
     import asyncio
 
     from facets import errors
 
     address = settings.worker_http
     if address == "off":
-        return "worker_http is off"
+        return await _none_answers(settings, "worker_http is off")
     page = await asyncio.to_thread(_ready_page, f"http://{address}/readyz")
     if page is None:
-        return f"none answers at {address}"
+        return await _none_answers(settings, f"none answers at {address}")
     if page.get("status") not in {"ready", "degraded"}:
         raise errors.FatalError(f"the one at {address} is not ready: {page.get('detail')}")
     wrong = "; ".join(f"{check['name']}: {check['detail']}" for check in page["checks"])
     return f"the one at {address} is {page['status']}{f': {wrong}' if wrong else ''}"
+
+
+async def _none_answers(settings: "Settings", said: str) -> str:
+    """Return what is known of workers elsewhere: their claims are in the store."""
+    from facets import errors
+    from storage import census, serial
+    from streams import wiring
+
+    try:
+        async with wiring.open_store(settings, create=False) as store:
+            found = await store.read(census.unasked)
+    except errors.NotFound:
+        return said
+    if found is None:
+        return f"{said}; no document waits"
+    since = serial.moment(found.since_ms).strftime("%Y-%m-%d %H:%M:%S UTC")
+    waits = f"{found.documents} document{'s wait' if found.documents != 1 else ' waits'} since {since}"
+    if found.asked:
+        return f"{said}; {waits}, and one elsewhere is asking"
+    raise errors.FatalError(f"{said}; {waits}, and no process is asking: start 'facetline worker'")
 
 
 def _ready_page(url: str) -> dict[str, Any] | None:

@@ -414,12 +414,38 @@ def test_doctor_finds_what_is_well_and_what_is_not(written: Place):
 
 
 def test_doctor_says_that_the_variable_of_a_key_is_not_set(place: Place):
-    """A key that is not in the environment is told before the first call, and is no fault of this machine."""
+    """A key that is not in the environment is told before the first call, and fails the check."""
     hosted = 'kind = "chat"\nmodel = "openai/gpt-4.1-mini"\napi_key_env = "NOBODY_SETS_THIS"'
     (place.folder / "facetline.toml").write_text(CONFIG.replace('kind = "recorded"\npath = "answers.ndjson"', hosted))
     done = place.run("doctor")
 
-    assert (done.code, "NOBODY_SETS_THIS is not set here" in done.out) == (0, True), done.out
+    assert (done.code, "NOBODY_SETS_THIS is not set here" in done.out) == (1, True), done.out
+
+
+def test_doctor_names_open_dead_letters(place: Place):
+    """How many there are, since when, and the command that shows them; they are no fault of the run."""
+    place.run("write", "tickets/late", "--state", '{"title": "x"}')
+    done = place.run("doctor", "--json")
+
+    [store] = [line for line in done.lines if line["check"] == "store"]
+    assert (done.code, store["ok"]) == (0, True)
+    assert "1 open dead letters since 20" in store["detail"]
+    assert "facetline dlq list" in store["detail"]
+
+
+def test_doctor_fails_where_documents_wait_for_no_worker(place: Place):
+    """With Kafka and no worker: how many wait and since when; nothing that waits is no fault."""
+    kafka = {"FACETLINE_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:9"}
+    place.run("write", "tickets/t1", "--body", "I was charged twice", "--wait", "answered")
+    idle = place.run("doctor", "--json", settings=kafka)
+    place.run("write", "tickets/t2", "--body", "I was charged twice, again", "--wait", "applied")
+    waiting = place.run("doctor", "--json", settings=kafka)
+
+    [before], [after] = ([line for line in done.lines if line["check"] == "worker"] for done in (idle, waiting))
+    assert (before["ok"], "no document waits" in before["detail"]) == (True, True)
+    assert (after["ok"], waiting.code) == (False, 1)
+    assert "1 document waits since 20" in after["detail"]
+    assert "start 'facetline worker'" in after["detail"]
 
 
 def test_doctor_names_problems_below_each_other(place: Place):
