@@ -34,7 +34,7 @@ _FLAGS = "|".join(
 KEPT = "|".join(
     (
         _FLAGS,  # the three flags that are made of tag characters
-        f"(?<=[{_EMOJI}\ufe0f])\u200d(?=[{_EMOJI}])",
+        f"(?:(?<=[{_EMOJI}])|(?<=[{_SELECTED}]\ufe0f))\u200d(?=[{_EMOJI}])",
         f"(?<=[{_SELECTED}])[\ufe0e\ufe0f]",
         "(?<=[0-9#*])\ufe0f(?=\u20e3)",
         f"(?<=[{_JOINING}])[\u200c\u200d](?![\u200b-\u200f])",

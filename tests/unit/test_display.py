@@ -11,7 +11,7 @@ import unicodedata
 import pytest
 from commands import environment
 from hostile import ACTS, READABLE, harmful
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from facets import display
@@ -99,6 +99,7 @@ def test_a_name_that_is_no_handle_is_taken_as_it_is(name: str):
         ANY | HIDING | st.integers() | st.none(), lambda each: st.lists(each) | st.dictionaries(ANY, each)
     )
 )
+@example(value="\ufe0f\u200d\U0001f000")
 def test_json_for_a_terminal_is_the_same_data(value: object):
     """JSON whose characters are escaped for a terminal is read as exactly what it was."""
     encoded = json.dumps(value, ensure_ascii=False)
