@@ -91,6 +91,34 @@ def take_over(tx: engine.Tx, collections: Iterable[str]) -> int:
     return len(uris)
 
 
+def correct_clock(tx: engine.Tx, collections: Iterable[str], *, wait_max_ms: int, lease_ms: int) -> int:
+    """Bring times back that lie further ahead than any wait of ours, because the clock went back; return how many.
+
+    A free document that is due later than `wait_max_ms` from now is due now. A lease that was taken in the future, and
+    that ends later than one of `lease_ms` would, begins now: whoever holds it and lives has time for its call, which is
+    not made twice; whoever has died is taken over when it ends. Costs one look at two indexes while there is none.
+    """
+    given = {
+        "now": tx.now_ms,
+        "due": tx.now_ms + wait_max_ms,
+        "lease": tx.now_ms + lease_ms,
+        "collections": sorted(collections),
+    }
+    if not tx.execute(_finding_ahead(), given).scalar_one():
+        return 0
+    due = tx.execute(_finding_due_ahead(tx.dialect), given).scalars().all()
+    leased = tx.execute(_finding_leased_ahead(tx.dialect), given).scalars().all()
+    cleared_ms = sa.case((_C.cleared_ms > tx.now_ms, tx.now_ms), else_=_C.cleared_ms)  # its age counts from now on
+    if due:
+        tx.execute(sa.update(_DOCUMENTS).where(_C.uri.in_(due)).values(due_ms=tx.now_ms, cleared_ms=cleared_ms))
+    if leased:
+        until_ms = tx.now_ms + _C.lease_until_ms - _C.claimed_ms
+        # Due as well: when the lease ends it is free, and must not wait then.
+        again = {"claimed_ms": tx.now_ms, "lease_until_ms": until_ms, "due_ms": tx.now_ms, "cleared_ms": cleared_ms}
+        tx.execute(sa.update(_DOCUMENTS).where(_C.uri.in_(leased)).values(**again))
+    return len(due) + len(leased)
+
+
 def next_event_ms(tx: engine.Tx, collections: Sequence[str]) -> int | None:
     """Return when the next retry is due or the next lease runs out, None when nothing is waited for."""
     moments = [
@@ -144,6 +172,37 @@ def _finding_expired(dialect: engine.Dialect) -> sa.Select[Any]:
         .order_by(_C.lease_until_ms)
         .limit(TAKEOVERS_MAX)
     )
+    return engine.lock_rows(dialect, query, skip_locked=True)
+
+
+def _due_ahead() -> sa.ColumnElement[bool]:
+    collections: sa.BindParameter[Any] = sa.bindparam("collections", expanding=True)
+    lanes = _C.lane.in_([sa.literal_column(str(lane)) for lane in LANES])  # so that the whole index key is given
+    return sa.and_(_FREE, _C.collection.in_(collections), lanes, _C.due_ms > sa.bindparam("due"))
+
+
+def _leased_ahead() -> sa.ColumnElement[bool]:
+    collections: sa.BindParameter[Any] = sa.bindparam("collections", expanding=True)
+    ahead = sa.and_(_C.lease_until_ms > sa.bindparam("lease"), _C.claimed_ms > sa.bindparam("now"))
+    return sa.and_(_LEASED, PENDING, ahead, _COLLECTION.in_(collections))
+
+
+@functools.cache
+def _finding_ahead() -> sa.Select[Any]:
+    return sa.select(
+        sa.or_(sa.exists().where(_due_ahead()).correlate(None), sa.exists().where(_leased_ahead()).correlate(None))
+    )
+
+
+@functools.cache
+def _finding_due_ahead(dialect: engine.Dialect) -> sa.Select[Any]:
+    query = sa.select(_C.uri).where(_due_ahead()).order_by(_C.uri).limit(TAKEOVERS_MAX)
+    return engine.lock_rows(dialect, query, skip_locked=True)
+
+
+@functools.cache
+def _finding_leased_ahead(dialect: engine.Dialect) -> sa.Select[Any]:
+    query = sa.select(_C.uri).where(_leased_ahead()).order_by(_C.uri).limit(TAKEOVERS_MAX)
     return engine.lock_rows(dialect, query, skip_locked=True)
 
 

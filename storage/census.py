@@ -205,6 +205,11 @@ def oldest_of(tx: engine.Tx, collection: str, scope: str | None) -> int | None:
         return found
 
 
+def age_ms(now_ms: int, since_ms: int) -> int:
+    """Return for how long something has waited: never 0 while it waits, also after the clock went back."""
+    return max(1, now_ms - since_ms)
+
+
 def _jobs(tx: engine.Tx) -> dict[str, int]:
     query = sa.select(_JOBS.c.state, sa.func.count().label("jobs")).where(_ACTIVE_JOB).group_by(_JOBS.c.state)
     return {row.state: row.jobs for row in tx.execute(query)}

@@ -62,7 +62,9 @@ def write_next(
     A document that was cleared after the job was made is not an item: it has been, or is being, asked about since.
     """
     last: str | None
-    still = sa.and_(wanted(job.request, active, by_uri=uris is not None), _D.cleared_ms <= job.created_ms)
+    # What was cleared in the future was cleared before the clock went back, and so before the job.
+    earlier = sa.or_(_D.cleared_ms <= job.created_ms, _D.cleared_ms > tx.now_ms)
+    still = sa.and_(wanted(job.request, active, by_uri=uris is not None), earlier)
     if uris is not None:
         given = sorted(uri for uri in uris if uri > (job.filled_to or ""))[:limit]
         rows = [{"uri": uri} for uri in given]
@@ -86,7 +88,7 @@ def lock_next(tx: engine.Tx, job: "jobs.Job", active: str, room: int, limit: int
     while room > 0 and len(decided) < limit:
         found = _lock_page(tx, job.id, after, min(page, limit - len(decided), batches.ROWS_MAX))
         for row in found:
-            action = turns.decide(job.request.mode, job.created_ms, active, _standing(row))
+            action = turns.decide(job.request.mode, job.created_ms, active, _standing(row, tx.now_ms))
             if action in turns.ASKING:
                 if room == 0:
                     return decided
@@ -200,12 +202,12 @@ def _lock_page(tx: engine.Tx, job_id: str, after: str, limit: int) -> Sequence[s
     return tx.execute(tx.lock_rows(query)).all() if uris else []
 
 
-def _standing(row: sa.Row[Any]) -> turns.Standing:
+def _standing(row: sa.Row[Any], now_ms: int) -> turns.Standing:
     return turns.Standing(
         status=row.status,
         lane=row.lane,
         fingerprint=row.fingerprint,
-        cleared_ms=row.cleared_ms,
+        cleared_ms=row.cleared_ms if row.cleared_ms <= now_ms else 0,  # else it was before the clock went back
         owner=row.owner,
         crashes=row.crashes,
         claimed_fingerprint=row.claimed_fingerprint,

@@ -197,7 +197,7 @@ def remembered(tx: engine.Tx, job_id: str) -> int:
 
 def take(tx: engine.Tx, owner: str, lease_ms: int, collections: Collection[str]) -> Job | None:
     """Take the oldest job of some collections that nobody works on, under a lease; None when there is none."""
-    given = {"collections": sorted(collections), "now": tx.now_ms}
+    given = {"collections": sorted(collections), "now": tx.now_ms, "longest": tx.now_ms + lease_ms}
     job_id = tx.execute(_finding_free(tx.dialect), given).scalar_one_or_none()
     if job_id is None:
         return None
@@ -307,7 +307,9 @@ def purge(tx: engine.Tx, older_than_days: int = 30, limit: int = 5_000) -> int:
 def _finding_free(dialect: engine.Dialect) -> sa.Select[Any]:
     """The query that every process makes each second, built once."""
     collections: sa.BindParameter[Any] = sa.bindparam("collections", expanding=True)
-    free = sa.or_(_JOBS.c.owner.is_(None), _JOBS.c.lease_until_ms <= sa.bindparam("now"))
+    # A lease that ends later than ours would is of before the clock went back: all have one length.
+    over = sa.or_(_JOBS.c.lease_until_ms <= sa.bindparam("now"), _JOBS.c.lease_until_ms > sa.bindparam("longest"))
+    free = sa.or_(_JOBS.c.owner.is_(None), over)
     query = (
         sa.select(_JOBS.c.id)
         .where(_JOBS.c.state.in_(ACTIVE), _JOBS.c.collection.in_(collections), free)

@@ -48,14 +48,14 @@ def get(tx: engine.Tx, keys: Iterable[Key]) -> dict[Key, Entry]:
 
 
 def put(tx: engine.Tx, entries: Iterable[Entry]) -> None:
-    """Remember answers. Of two for one key the one asked for later stays."""
+    """Remember answers. Of two for one key the one asked for later stays, unless that lies in the future."""
     latest: dict[Key, Entry] = {}
     for entry in sorted(entries, key=lambda each: each.asked_ms):
         latest[entry.key] = entry
     if not latest:
         return
     # Sorted: two writers that remember the same keys take their locks in one order.
-    tx.execute(_putting(tx.dialect), [_row(latest[key]) for key in sorted(latest)])
+    tx.execute(_putting(tx.dialect), [{**_row(latest[key]), "now": tx.now_ms} for key in sorted(latest)])
 
 
 def prune(tx: engine.Tx, rows_max: int, limit: int) -> int:
@@ -88,7 +88,7 @@ def _putting(dialect: engine.Dialect) -> sa.Executable:
     return insert.on_conflict_do_update(
         index_elements=list(_KEY),
         set_={column: insert.excluded[column] for column in ("facets", "evaluation", "created_ms")},
-        where=insert.excluded.created_ms >= _MEMO.c.created_ms,
+        where=sa.or_(insert.excluded.created_ms >= _MEMO.c.created_ms, _MEMO.c.created_ms > sa.bindparam("now")),
     )
 
 

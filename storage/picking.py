@@ -93,9 +93,10 @@ class Picking:
 
     def _usable(self, each: candidates.Candidate, entries: Mapping[memo.Key, memo.Entry]) -> memo.Entry | None:
         entry = entries.get(self._key(each))
-        if entry is None or (each.memo_after_ms is not None and entry.asked_ms <= each.memo_after_ms):
-            return None
-        return entry
+        if entry is None or each.memo_after_ms is None:
+            return entry
+        # One that was asked for in the future is from before the clock went back, and so from before the job.
+        return entry if each.memo_after_ms < entry.asked_ms <= self._tx.now_ms else None
 
     def _remember(self, hits: list[candidates.Candidate], entries: Mapping[memo.Key, memo.Entry]) -> None:
         rows = [self._answer(each, entries[self._key(each)]) for each in sorted(hits, key=lambda hit: hit.uri)]

@@ -14,6 +14,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from storage import engine, tables
 
 MESSAGE_CHARS_MAX = 1_000
+WAIT_MAX_MS = 3_600_000
+"""The longest wait before something that was set aside is tried again."""
 
 _PUBLICATIONS = tables.PUBLICATIONS
 _ASIDE = tables.SET_ASIDE
@@ -35,7 +37,9 @@ def elect(tx: engine.Tx, topic: str, owner: str, lease_ms: int) -> int | None:
     """Become or stay the sender for `lease_ms`; return the feed position, None while another one's lease runs."""
     insert = sqlite.insert(_PUBLICATIONS) if tx.dialect == "sqlite" else postgresql.insert(_PUBLICATIONS)
     tx.execute(insert.on_conflict_do_nothing(), {"topic": topic, "feed_position": 0})
-    free = sa.or_(_P.owner.is_(None), _P.owner == owner, _P.lease_until_ms <= tx.now_ms)
+    # A lease that ends later than ours would is of before the clock went back: all have one length.
+    over = sa.or_(_P.lease_until_ms <= tx.now_ms, _P.lease_until_ms > tx.now_ms + lease_ms)
+    free = sa.or_(_P.owner.is_(None), _P.owner == owner, over)
     elected = sa.update(_PUBLICATIONS).where(_P.topic == topic, free)
     leased = elected.values(owner=owner, lease_until_ms=tx.now_ms + lease_ms).returning(_P.feed_position)
     position = tx.execute(leased).scalar_one_or_none()
@@ -84,9 +88,13 @@ def set_aside(tx: engine.Tx, topic: str, uri: str, message: str, delay_ms: int) 
     return int(tx.execute(upsert, row).scalar_one())
 
 
-def due_again(tx: engine.Tx, topic: str, limit: int) -> list[SetAside]:
-    """Return what was set aside and is due to be tried again, longest due first."""
-    query = sa.select(_A.uri, _A.message, _A.attempts, _A.due_ms).where(_A.topic == topic, _A.due_ms <= tx.now_ms)
+def due_again(tx: engine.Tx, topic: str, limit: int, *, wait_max_ms: int = WAIT_MAX_MS) -> list[SetAside]:
+    """Return what was set aside and is due to be tried again, longest due first.
+
+    What lies further ahead than `wait_max_ms` was set aside before the clock went back, and is due as well.
+    """
+    due = sa.or_(_A.due_ms <= tx.now_ms, _A.due_ms > tx.now_ms + wait_max_ms)
+    query = sa.select(_A.uri, _A.message, _A.attempts, _A.due_ms).where(_A.topic == topic, due)
     return [SetAside(*tuple(row)) for row in tx.execute(query.order_by(_A.due_ms, _A.uri).limit(limit))]
 
 

@@ -22,6 +22,8 @@ from storage import batches, candidates, documents, engine, memo, picking, seria
 
 REMEMBERED_MAX = 500
 """Documents answered from the memo in one claim; a tenth of them on behalf of the reindex lane's share."""
+WAIT_MAX_MS = 330_000
+"""The longest wait before a retry where nobody says otherwise: a Retry-After that is taken up, with its spread."""
 MESSAGE_CHARS_MAX = 1_000
 """What is kept of a failure's message."""
 
@@ -63,13 +65,14 @@ class ClaimResult:
 
     `next_due_ms` (store's clock): something becomes due then, or now when it is past; None: nothing is waited for, or
     all slots were filled, so that there is no reason to wait. `remembered_as` are the (uri, indexed_as) that the memo
-    answered.
+    answered. `clock_corrections` documents were due, or leased, further ahead than any wait.
     """
 
     claims: tuple[Claim, ...]
     remembered: int
     next_due_ms: int | None
     remembered_as: tuple[settling.Identity, ...] = ()
+    clock_corrections: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,20 +158,25 @@ def claim(
     lease_ms: int,
     busy_keys: Collection[tuple[str, str, str]],
     paused: Collection[str] = (),
+    wait_max_ms: int = WAIT_MAX_MS,
 ) -> ClaimResult:
     """Claim at most `slots` documents, live lane first; the reindex lane has `reindex_slots_min` if it has work.
 
     `fingerprints` are the process's own by collection: one that is not the active one claims nothing there.
     `busy_keys` are the (scope, body hash, fingerprint) that this process is asking about: equal bodies wait for that
-    answer and hold nobody up. Steps of the one transaction:
+    answer and hold nobody up. Nothing waits longer than `wait_max_ms` for its time to come, whatever the clock does.
+    Steps of the one transaction:
 
+    0. What lies further ahead than that, because the clock went back, is brought back.
     1. Expired leases are freed, each recorded as a crash.
     2. Due documents with a remembered answer get it, as if it had come just now, at no call.
     3. Of the others each gets attempt, owner and lease; none is about the same key as another.
     """
+    corrected = candidates.correct_clock(tx, fingerprints, wait_max_ms=wait_max_ms, lease_ms=lease_ms)
     active = _active(tx, {name: own for name, own in fingerprints.items() if name not in paused})
     if slots <= 0 or not active:
-        return ClaimResult((), 0, None)
+        _count(tx, tallies.CLOCK_CORRECTIONS, corrected)
+        return ClaimResult((), 0, None, clock_corrections=corrected)
     crashed = candidates.take_over(tx, active)
     round_ = picking.Picking(tx, owner, lease_ms, active, {memo.Key(*key) for key in busy_keys})
     share = min(reindex_slots_min, slots)
@@ -177,10 +185,10 @@ def claim(
     for lane in candidates.LANES:
         round_.pick(lane, slots - len(round_.picked), remembered_max=REMEMBERED_MAX - round_.remembered)
     next_due_ms = round_.next_due_ms() if len(round_.picked) < slots else None
-    if crashed:  # after everything else, as all tallies
-        tallies.add(tx, tallies.CRASHES, crashed)
+    _count(tx, tallies.CLOCK_CORRECTIONS, corrected)  # after everything else, as all tallies
+    _count(tx, tallies.CRASHES, crashed)
     claims = _claims(tx, round_.picked, active, tx.now_ms + lease_ms)
-    return ClaimResult(claims, round_.remembered, next_due_ms, tuple(round_.remembered_as))
+    return ClaimResult(claims, round_.remembered, next_due_ms, tuple(round_.remembered_as), corrected)
 
 
 def answer(tx: engine.Tx, results: Sequence[Answered]) -> Settled:
@@ -281,6 +289,11 @@ def remembered(tx: engine.Tx, source: str) -> int:
     found = sa.select(sa.func.count(sa.distinct(_C.uri))).select_from(_OUTCOMES.join(_DOCUMENTS, wrote))
     applied = sa.and_(_OUTCOMES.c.source == source, _OUTCOMES.c.outcome == "applied")
     return int(tx.execute(found.where(applied, documents.cached(tx.dialect))).scalar_one())
+
+
+def _count(tx: engine.Tx, tally: str, count: int) -> None:
+    if count:
+        tallies.add(tx, tally, count)
 
 
 def _active(tx: engine.Tx, own: Mapping[str, str]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from storage import engine, tables
 
+CLOCK_CORRECTIONS = "clock_corrections"
 CRASHES = "crashes"
 """Claims whose holder died or was stopped in mid-call: taken over, or released with a call under way."""
 DUPLICATES = "duplicates"

@@ -15,6 +15,8 @@ from storage import engine, tables
 
 _TROUBLES = tables.TROUBLES
 _T = _TROUBLES.c
+CLOCKS_APART_MS = 5_000
+"""How far the store's clock may be set back without making a report one of the future."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,10 @@ class Trouble:
     since_ms: int
     told_ms: int
     until_ms: int
+
+    def is_current(self, now_ms: int) -> bool:
+        """Whether this is so now, as far as is known; a report of the future is from before the clock went back."""
+        return self.told_ms - CLOCKS_APART_MS <= now_ms < self.until_ms
 
 
 def tell(tx: engine.Tx, evaluator: str, reason: str, message: str, *, misconfigured: bool, valid_ms: int) -> None:
@@ -58,5 +64,6 @@ def all(tx: engine.Tx) -> list[Trouble]:  # noqa: A001 (read as `troubles.all`)
 
 def now(tx: engine.Tx, evaluator: str) -> Trouble | None:
     """Return what is so now, None when the evaluator answers as far as anybody knows."""
-    row = tx.execute(sa.select(_TROUBLES).where(_T.evaluator == evaluator, _T.until_ms > tx.now_ms)).mappings().first()
-    return None if row is None else Trouble(**row)
+    row = tx.execute(sa.select(_TROUBLES).where(_T.evaluator == evaluator)).mappings().first()
+    found = None if row is None else Trouble(**row)
+    return found if found is not None and found.is_current(tx.now_ms) else None

@@ -50,6 +50,7 @@ class Ask:
     reindex_slots_min: int
     lease_ms: int
     busy_keys: frozenset[tuple[str, str, str]]
+    wait_max_ms: int = queue.WAIT_MAX_MS
     max_usd: float | None = None
     unbilled_usd: float = 0.0
 
@@ -117,6 +118,7 @@ def _claim(tx: engine.Tx, owner: str, ask: Ask, left: budgets.Allowance | None) 
         fingerprints=ask.fingerprints,
         lease_ms=ask.lease_ms,
         busy_keys=ask.busy_keys,
+        wait_max_ms=ask.wait_max_ms,
     )
 
 

@@ -88,6 +88,12 @@ class Lane:
         return self.limits.call_s + self.limits.lease_margin_s
 
     @property
+    def wait_max_s(self) -> float:
+        """The longest wait that a document is given before it is asked about again."""
+        wish_s = retries.RETRY_AFTER_MAX_S * (1 + retries.RETRY_AFTER_SPREAD)
+        return max(self.limits.retry_most_s, wish_s)
+
+    @property
     def probing(self) -> bool:
         """Whether the next call would be a breaker's probe."""
         return self.breaker.state != "closed"

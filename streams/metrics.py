@@ -88,6 +88,11 @@ DISCARDED_TOTAL = declare(
     "Results of calls that were about something past when they came: no fault, and nothing of them was stored.",
     "result",
 )
+CLOCK_CORRECTIONS = declare(
+    "facetline_store_clock_corrections_total",
+    "counter",
+    "Documents that were due, or leased, further ahead than any wait, because the store's clock went back.",
+)
 CRASHES = declare(
     "facetline_store_crashes_total",
     "counter",
@@ -333,9 +338,10 @@ def _of_store(made: Page, members: Members, seen: Seen) -> None:
     made.add(STORE_INFO, 1, store_id=glance.store_id)
     for name in glance.fingerprints:
         oldest_ms = glance.oldest_ms.get(name)
-        made.add(OLDEST, 0 if oldest_ms is None else max(0, glance.now_ms - oldest_ms) / 1000, collection=name)
+        made.add(OLDEST, 0 if oldest_ms is None else census.age_ms(glance.now_ms, oldest_ms) / 1000, collection=name)
     for result, tally in DISCARDED.items():
         made.add(DISCARDED_TOTAL, glance.tallies.get(tally, 0), result=result)
+    made.add(CLOCK_CORRECTIONS, glance.tallies.get(tallies.CLOCK_CORRECTIONS, 0))
     made.add(CRASHES, glance.tallies.get(tallies.CRASHES, 0))
     made.add(DUPLICATES, glance.tallies.get(tallies.DUPLICATES, 0))
     made.add(MISPLACED, glance.tallies.get(write_worker.MISPLACED, 0))

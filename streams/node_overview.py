@@ -102,4 +102,4 @@ async def _spend(pipeline: "Pipeline", definition: Definition) -> dict[str, Any]
 def _oldest(tx: Tx, collection: str, scope: str | None) -> int | None:
     """Return how long the document that has been pending longest has waited, in milliseconds."""
     at_ms = census.oldest_of(tx, collection, scope)
-    return None if at_ms is None else max(0, tx.now_ms - at_ms)
+    return None if at_ms is None else census.age_ms(tx.now_ms, at_ms)

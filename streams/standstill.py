@@ -120,7 +120,7 @@ def survey(tx: engine.Tx, project: "Project") -> Survey:
     lines, broken, paused = [], False, False
     for each in troubles.all(tx):
         if each.evaluator in project.evaluators:
-            is_now = each.until_ms > tx.now_ms
+            is_now = each.is_current(tx.now_ms)
             broken = broken or (is_now and each.misconfigured)
             what = f": {MEND if each.misconfigured else WAIT}" if is_now else ", and nobody has had an answer since"
             lines.append(f"{when(each)}{what}")

@@ -111,6 +111,29 @@ async def test_the_clock_jumps(any_rig: Rig):
         assert {each["status"] for each in after} == {"indexed"}
 
 
+@pytest.mark.parametrize("any_rig", ["local", pytest.param("kafka", marks=KAFKA)], indirect=True)
+async def test_the_clock_goes_back_an_hour(any_rig: Rig):
+    """What waited then is asked about all the same, what was being asked is asked once, and reindexing goes on."""
+    any_rig.running("one")
+    async with any_rig.trial() as trial:
+        trial.on("gate")
+        trial.on("gone")
+        await trial.put("held", "m05 hold=gate")
+        await trial.called("held")
+        await trial.put("retried", "m06 away=gone", wait="none")
+        await trial.called("retried")
+        await trial.dally()
+        any_rig.site.clock.shift(-3600)
+        trial.off("gate")
+        trial.off("gone")
+        await asyncio.gather(*(trial.put(key, "m07", wait="none") for key in KEYS))
+        await trial.caught_up()
+        after = await trial.settled("held", "retried", *KEYS)
+
+        assert {each["status"] for each in after} == {"indexed"}
+        assert trial.calls("held") == 1
+
+
 async def _crashes(trial: Trial, keys: list[str]) -> bool:
     return all([(await trial.get(key))["calls"]["crashes"] > 0 for key in keys])
 

@@ -207,6 +207,11 @@ def _stuck(world: "World", what: tuple[Any, ...]) -> None:
     world.last("stuck", what[0])
 
 
+def _clock(world: "World", what: tuple[Any, ...]) -> None:
+    world.shift_ms += round(what[0] * 1000)
+    world.promises.clock_jumped = True
+
+
 def _evaluator(world: "World", what: tuple[Any, ...]) -> None:
     world.mode = what[0]
     world.last("evaluator", what[1])
@@ -257,6 +262,7 @@ _FAULTS = {
     "away": _away,
     "broker": _broker,
     "stuck": _stuck,
+    "clock": _clock,
     "evaluator": _evaluator,
     "rebalance": _rebalance,
     "shared": _shared,

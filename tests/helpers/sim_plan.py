@@ -14,6 +14,7 @@ BODIES = ("money", "down", "hello", "money again", " ")
 STATES = (None, '{"n":1}', '{"n":2}', "{}")
 POISON = ("not_json", "unknown_collection", "null_key", "invalid_state", "expired")
 SLOTS = (0, 1, 2)
+HOUR_S = 3600.0
 FIRST_S, LAST_S = 0.3, 8.0
 REINDEXING = ("reindex.before_turn", "reindex.after_turn")
 POINTS = (
@@ -40,7 +41,7 @@ FAULTS = {
     "cut": 1,
     "marker": 2,
 }
-KINDS = frozenset({**WRITES, **OTHERS, **FAULTS})
+KINDS = frozenset({**WRITES, **OTHERS, **FAULTS, "clock": 1})
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,16 @@ def plan(seed: int) -> list[Op]:
     once = [op for op in ops if op.kind != "remake"] + remade[:1]  # the model counts a log's lives
     if remade:  # a marker tells no log from another
         once = [op for op in once if op.kind != "marker" or op.what[2] != remade[0].what[2]]
-    return sorted(once, key=lambda op: op.at_s)
+    return sorted([*once, *_clock(seed)], key=lambda op: op.at_s)
+
+
+def _clock(seed: int) -> Iterator[Op]:
+    """Draw jumps of the store's clock by an hour; in a tenth of the worlds, and by a chance of its own."""
+    if seed % 10 != 7:
+        return
+    chance = random.Random(f"clock {seed}")  # noqa: S311 (repeatable on purpose)
+    for _ in range(chance.randint(1, 3)):
+        yield Op(round(chance.uniform(FIRST_S, LAST_S), 3), "clock", (chance.choice((-HOUR_S, -HOUR_S, HOUR_S)),))
 
 
 class _Draw:

@@ -66,6 +66,7 @@ class World:
         self.publishes = publishes(seed)
         self.views = seed % 10 == 0
         self.silent = False
+        self.shift_ms = 0
         self.trouble = random.Random(f"trouble {seed}").choice((0.0, 0.1, 0.3))  # noqa: S311 (as below)
         self.processes: dict[int, Process] = {}
         self.group: dict[int, int] = {}
@@ -99,7 +100,7 @@ class World:
 
     def now_ms(self) -> int:
         """Return the store's time."""
-        return START_MS + round(self.loop.time() * 1000)
+        return START_MS + round(self.loop.time() * 1000) + self.shift_ms
 
     def chance(self, name: str) -> random.Random:
         """Return the source of chance for one kind of thing."""

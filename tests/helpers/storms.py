@@ -104,7 +104,7 @@ class Storm:
 
     async def shift(self) -> None:
         """Let the store's clock jump."""
-        self.rig.site.clock.shift(self.random.choice((1.0, 30.0, LEASES_S, -1.0)))
+        self.rig.site.clock.shift(self.random.choice((1.0, 30.0, LEASES_S, -1.0, 3600.0, -3600.0)))
 
     async def reindex(self) -> None:
         """Ask again, about all or about what is missing."""

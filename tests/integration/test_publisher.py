@@ -17,7 +17,7 @@ from storage import dead_letters, definitions, positions, publications, queue, w
 from storage.engine import Store
 from storage.events import Batch, Position, Raw
 from streams import events, failpoints, kafka_clients, topics, transactions
-from streams.publisher import Publisher
+from streams.publisher import LEASE_MS, Publisher
 from streams.settings import KafkaSettings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
@@ -201,7 +201,7 @@ async def test_a_publisher_that_lost_its_lease_marks_nothing(settings: KafkaSett
         marked = await position(store, settings)
 
     assert marked in {0, 1}
-    assert await store.write(publications.elect, facets_of(settings), "thief", 60_000) == marked
+    assert await store.write(publications.elect, facets_of(settings), "thief", LEASE_MS) == marked
 
 
 async def test_a_position_that_went_back_in_the_store_is_gone_by(settings: KafkaSettings, store: Store):
@@ -249,7 +249,7 @@ def _put_back(tx: Any, topic: str, position: int) -> None:
 
 def _take_lease(tx: Any, topic: str) -> None:
     publications.resign(tx, topic, "one")
-    publications.elect(tx, topic, "thief", 60_000)
+    publications.elect(tx, topic, "thief", LEASE_MS)
 
 
 async def test_a_row_that_cannot_be_sent_is_set_aside_and_the_rest_goes_on(settings: KafkaSettings, store: Store):
