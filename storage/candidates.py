@@ -78,6 +78,23 @@ def due(
     return [Candidate(*tuple(row)) for row in tx.execute(_finding_due(tx.dialect, bool(without)), given)]
 
 
+def heads(tx: engine.Tx, collection: str, lane: int, after: str, limit: int) -> dict[str, str]:
+    """Return the longest due document of each scope, by scope, going around from the scope after `after`.
+
+    Costs two looks at an index for each scope that it visits, `limit` at most, however much of each is pending.
+    """
+    given = {"collection": collection, "lane": lane, "now": tx.now_ms, "scopes": limit, "after": after}
+    return {row.scope: row.uri for row in tx.execute(_finding_heads(), given) if row.uri is not None}
+
+
+def chosen(tx: engine.Tx, uris: Sequence[str], *, without: Collection[tuple[str, str]]) -> list[Candidate]:
+    """Lock and return those of these documents that are free and due, but none about a key in `without`."""
+    given: dict[str, Any] = {"uris": list(uris), "now": tx.now_ms}
+    if without:
+        given["without"] = sorted(without)
+    return [Candidate(*tuple(row)) for row in tx.execute(_finding_chosen(tx.dialect, bool(without)), given)]
+
+
 def take_over(tx: engine.Tx, collections: Iterable[str]) -> int:
     """Free documents whose lease has run out, each recorded as a crash; return how many.
 
@@ -145,6 +162,49 @@ def any_due(tx: engine.Tx, collection: str, lane: int, *, without: Collection[tu
 def _finding_due(dialect: engine.Dialect, without: bool) -> sa.Select[Any]:
     query = _among_due(sa.select(*_COLUMNS), without).order_by(_C.due_ms, _C.uri).limit(sa.bindparam("most"))
     return engine.lock_rows(dialect, query, skip_locked=True)
+
+
+@functools.cache
+def _finding_heads() -> sa.Select[Any]:
+    """Skip from scope to scope: each step asks the index for the next one, and for its longest due document."""
+
+    def next_after(scope: Any) -> sa.ScalarSelect[Any]:
+        document = sa.alias(_DOCUMENTS).c
+        free = sa.and_(
+            document.status == sa.literal_column("'pending'"),
+            document.owner.is_(None),
+            document.collection == sa.bindparam("collection"),
+            document.lane == sa.bindparam("lane"),
+        )
+        return (
+            sa.select(document.scope)
+            .where(free, document.scope > scope)
+            .order_by(document.scope)
+            .limit(1)
+            .scalar_subquery()
+        )
+
+    around = sa.func.coalesce(next_after(sa.bindparam("after")), next_after(sa.literal_column("''")))
+    start = sa.select(around.label("scope")).subquery()
+    first = sa.select(start.c.scope, start.c.scope.label("start"), sa.literal_column("1").label("place"))
+    turns = first.cte("turns", recursive=True)
+    is_new = sa.and_(turns.c.scope.is_not(None), sa.or_(turns.c.place == 1, turns.c.scope != turns.c.start))
+    following = sa.func.coalesce(next_after(turns.c.scope), next_after(sa.literal_column("''")))
+    more = sa.and_(is_new, turns.c.place < sa.bindparam("scopes"))
+    turns = turns.union_all(sa.select(following, turns.c.start, turns.c.place + 1).where(more))
+    is_new = sa.and_(turns.c.scope.is_not(None), sa.or_(turns.c.place == 1, turns.c.scope != turns.c.start))
+    due = sa.select(_C.uri).where(*_free_in_lane(), _C.scope == turns.c.scope, _C.due_ms <= sa.bindparam("now"))
+    head = due.order_by(_C.due_ms, _C.uri).limit(1).scalar_subquery().label("uri")
+    return sa.select(turns.c.scope, head).where(is_new).order_by(turns.c.place)
+
+
+@functools.cache
+def _finding_chosen(dialect: engine.Dialect, without: bool) -> sa.Select[Any]:
+    uris: sa.BindParameter[Any] = sa.bindparam("uris", expanding=True)
+    query = sa.select(*_COLUMNS).where(_C.uri.in_(uris), _FREE, _C.due_ms <= sa.bindparam("now"))
+    if without:
+        query = query.where(sa.tuple_(_C.scope, _C.body_hash).not_in(sa.bindparam("without", expanding=True)))
+    return engine.lock_rows(dialect, query.order_by(_C.uri), skip_locked=True)
 
 
 @functools.cache

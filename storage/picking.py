@@ -1,6 +1,7 @@
 """One claim in the making: rounds of due documents, answered from the memo or claimed, until the slots are filled."""
 
 import functools
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,12 @@ ROUNDS_MAX = 8
 LOCKED_AGAIN_MS = 25
 """When to look again for what is due but was passed over: locked by a transaction that takes milliseconds."""
 
+TURNS_MAX = 64
+"""Scopes that have their turn in one claim."""
+
+Turns = Mapping[tuple[str, int], str]
+"""Whose turn it was last: a scope by (collection, lane), and a collection by ("", lane)."""
+
 _DOCUMENTS = tables.DOCUMENTS
 _C = _DOCUMENTS.c
 
@@ -21,7 +28,13 @@ class Picking:
     """The state of one claim; lives as long as its transaction."""
 
     def __init__(
-        self, tx: engine.Tx, owner: str, lease_ms: int, active: Mapping[str, str], busy: set[memo.Key]
+        self,
+        tx: engine.Tx,
+        owner: str,
+        lease_ms: int,
+        active: Mapping[str, str],
+        busy: set[memo.Key],
+        turns: Turns,
     ) -> None:
         self.picked: list[candidates.Candidate] = []
         self.remembered = 0
@@ -31,6 +44,8 @@ class Picking:
         self._lease_until_ms = tx.now_ms + lease_ms
         self._active = active
         self._busy = busy
+        self.turns = dict(turns)
+        self._heads: set[str] = set()
 
     def pick(self, lane: int, slots: int, *, remembered_max: int) -> None:
         """Claim up to `slots` documents of a lane, and answer up to `remembered_max` from the memo on the way."""
@@ -59,13 +74,51 @@ class Picking:
         return candidates.next_event_ms(self._tx, sorted(self._active))
 
     def _due(self, lane: int, limit: int) -> list[candidates.Candidate]:
-        """The longest due of all collections. What is locked here beyond `limit` is free again in milliseconds."""
-        found = [
-            each
+        """The longest due of all collections; where there is more than `limit`, collections and scopes take turns.
+
+        What is locked here beyond `limit` is free again in milliseconds.
+        """
+        found = {
+            collection: candidates.due(self._tx, collection, lane, limit, without=self._busy_in(collection))
             for collection in self._active
-            for each in candidates.due(self._tx, collection, lane, limit, without=self._busy_in(collection))
-        ]
-        return sorted(found, key=lambda each: (each.due_ms, each.uri))[:limit]
+        }
+        waiting = sum(map(len, found.values()))
+        if waiting < limit or limit <= 0:
+            return sorted(itertools.chain(*found.values()), key=_longest_due)
+        inturn = [self._in_turn(name, lane, each, limit) for name, each in found.items() if each]
+        ordered = self._collections_in_turn(lane, inturn)[:limit]
+        if ordered:
+            self.turns["", lane] = ordered[-1].collection
+        for each in ordered:  # heads of scopes come first, in the order of their turns
+            if each.uri in self._heads:
+                self.turns[each.collection, lane] = each.scope
+        return ordered
+
+    def _in_turn(
+        self, collection: str, lane: int, found: list[candidates.Candidate], limit: int
+    ) -> list[candidates.Candidate]:
+        """Put the longest due document of each scope first; a collection without scopes is left as it is."""
+        if len(found) < limit or not found[0].scope:
+            return found
+        after = self.turns.get((collection, lane), "")
+        heads = candidates.heads(self._tx, collection, lane, after, min(limit, TURNS_MAX))
+        known = {each.uri: each for each in found}
+        missing = [uri for uri in heads.values() if uri not in known]
+        if missing:
+            without = self._busy_in(collection)
+            known.update((each.uri, each) for each in candidates.chosen(self._tx, missing, without=without))
+        first = [known[uri] for uri in heads.values() if uri in known]
+        self._heads.update(each.uri for each in first)
+        return [*first, *(each for each in found if each.uri not in self._heads)]
+
+    def _collections_in_turn(self, lane: int, found: list[list[candidates.Candidate]]) -> list[candidates.Candidate]:
+        """Take one document of each collection in turn, beginning after the collection that came last before."""
+        last = self.turns.get(("", lane))
+        found = sorted(found, key=lambda each: _longest_due(each[0]))
+        if last is not None:
+            found.sort(key=lambda each: (each[0].collection <= last, each[0].collection))
+        rounds = itertools.zip_longest(*found)
+        return [each for one_of_each in rounds for each in one_of_each if each is not None]
 
     def _claim(self, found: list[candidates.Candidate], slots: int) -> int:
         chosen: list[candidates.Candidate] = []
@@ -123,6 +176,10 @@ class Picking:
     def _busy_in(self, collection: str) -> set[tuple[str, str]]:
         own = self._active[collection]
         return {(key.scope, key.body_hash) for key in self._busy if key.fingerprint == own}
+
+
+def _longest_due(each: candidates.Candidate) -> tuple[int, str]:
+    return each.due_ms, each.uri
 
 
 @functools.cache

@@ -11,7 +11,8 @@ the ledger (`storage.spend`), so writers never wait for each other in a circle; 
 
 import functools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
@@ -24,6 +25,7 @@ REMEMBERED_MAX = 500
 """Documents answered from the memo in one claim; a tenth of them on behalf of the reindex lane's share."""
 WAIT_MAX_MS = 330_000
 """The longest wait before a retry where nobody says otherwise: a Retry-After that is taken up, with its spread."""
+NO_TURNS: picking.Turns = MappingProxyType({})
 MESSAGE_CHARS_MAX = 1_000
 """What is kept of a failure's message."""
 
@@ -73,6 +75,7 @@ class ClaimResult:
     next_due_ms: int | None
     remembered_as: tuple[settling.Identity, ...] = ()
     clock_corrections: int = 0
+    turns: picking.Turns = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +162,15 @@ def claim(
     busy_keys: Collection[tuple[str, str, str]],
     paused: Collection[str] = (),
     wait_max_ms: int = WAIT_MAX_MS,
+    turns: picking.Turns = NO_TURNS,
 ) -> ClaimResult:
     """Claim at most `slots` documents, live lane first; the reindex lane has `reindex_slots_min` if it has work.
 
     `fingerprints` are the process's own by collection: one that is not the active one claims nothing there.
     `busy_keys` are the (scope, body hash, fingerprint) that this process is asking about: equal bodies wait for that
-    answer and hold nobody up. Nothing waits longer than `wait_max_ms` for its time to come, whatever the clock does.
+    answer and hold nobody up. Where more is due than there are slots, collections and scopes take turns, beginning
+    after those of `turns`, which the last claim returned. Nothing waits longer than `wait_max_ms` for its time to come,
+    whatever the clock does.
     Steps of the one transaction:
 
     0. What lies further ahead than that, because the clock went back, is brought back.
@@ -178,7 +184,7 @@ def claim(
         _count(tx, tallies.CLOCK_CORRECTIONS, corrected)
         return ClaimResult((), 0, None, clock_corrections=corrected)
     crashed = candidates.take_over(tx, active)
-    round_ = picking.Picking(tx, owner, lease_ms, active, {memo.Key(*key) for key in busy_keys})
+    round_ = picking.Picking(tx, owner, lease_ms, active, {memo.Key(*key) for key in busy_keys}, turns)
     share = min(reindex_slots_min, slots)
     if share > 0:
         round_.pick(candidates.REINDEX, share, remembered_max=REMEMBERED_MAX // 10)
@@ -188,7 +194,7 @@ def claim(
     _count(tx, tallies.CLOCK_CORRECTIONS, corrected)  # after everything else, as all tallies
     _count(tx, tallies.CRASHES, crashed)
     claims = _claims(tx, round_.picked, active, tx.now_ms + lease_ms)
-    return ClaimResult(claims, round_.remembered, next_due_ms, tuple(round_.remembered_as), corrected)
+    return ClaimResult(claims, round_.remembered, next_due_ms, tuple(round_.remembered_as), corrected, round_.turns)
 
 
 def answer(tx: engine.Tx, results: Sequence[Answered]) -> Settled:

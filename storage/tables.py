@@ -186,6 +186,16 @@ DOCUMENTS = Table(
         postgresql_where=text("status = 'pending' AND owner IS NULL"),
     ),
     Index(
+        "documents_turns",  # the same by scope, for claims that take turns
+        "collection",
+        "lane",
+        "scope",
+        "due_ms",
+        "uri",
+        sqlite_where=text("status = 'pending' AND owner IS NULL"),
+        postgresql_where=text("status = 'pending' AND owner IS NULL"),
+    ),
+    Index(
         "documents_leased",
         "lease_until_ms",
         sqlite_where=text("owner IS NOT NULL"),

@@ -6,12 +6,12 @@ their uris, and mixing kinds would break that order.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from facets.documents import Evaluation
 from facets.errors import Spent
-from storage import budgets, engine, queue, spend
+from storage import budgets, engine, picking, queue, spend
 from streams import charges, words
 from streams.calls import Answer, Call, CutOff, Failure, Unasked
 from streams.lanes import Lane, Retry, Settlement
@@ -51,6 +51,7 @@ class Ask:
     lease_ms: int
     busy_keys: frozenset[tuple[str, str, str]]
     wait_max_ms: int = queue.WAIT_MAX_MS
+    turns: picking.Turns = field(default_factory=dict)
     max_usd: float | None = None
     unbilled_usd: float = 0.0
 
@@ -119,6 +120,7 @@ def _claim(tx: engine.Tx, owner: str, ask: Ask, left: budgets.Allowance | None) 
         lease_ms=ask.lease_ms,
         busy_keys=ask.busy_keys,
         wait_max_ms=ask.wait_max_ms,
+        turns=ask.turns,
     )
 
 

@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from storage import budgets, candidates, queue
+from storage import budgets, candidates, picking, queue
 from streams import charges, retries
 from streams.breaker import Breaker, Ticket
 from streams.calls import Answer, Assignment, Call, CallLimits, CutOff, Failure, Trouble, Unasked, Verdict, spent_on
@@ -76,6 +76,8 @@ class Lane:
             first_s=limits.retry_first_s,
             most_s=limits.retry_most_s,
         )
+        self.turns: picking.Turns = {}
+        """Whose document was claimed last, so that the next claim begins after it."""
         self._probed: list[tuple[str, str, str]] = []
         self._accusers: dict[str, int] = {}
         self._answered = 0

@@ -311,12 +311,15 @@ class SideChain:
             reindex_slots_min=lane.reindex_slots_min(slots),
             lease_ms=int(lane.lease_s * 1000),
             busy_keys=frozenset(busy.union(lane.probed())),
+            turns=lane.turns,
             wait_max_ms=int(lane.wait_max_s * 1000) + 1,
             max_usd=lane.limits.max_usd_per_day,
             unbilled_usd=sum(each.cost_usd or 0.0 for each in unbilled if each is not None),
         )
 
     def _take(self, lane: Lane, result: queue.ClaimResult, claimed_s: float) -> None:
+        if result.turns:
+            lane.turns = result.turns
         if result.clock_corrections:
             log.warning("clock_went_back", evaluator=lane.name, documents=result.clock_corrections)
         if result.remembered:

@@ -25,6 +25,7 @@ BENCHES = (
     "search_memory",
     "search_rebuild",
     "side_chain",
+    "fair_scopes",
     "model_calls",
     "reindex",
     "write_to_searchable",

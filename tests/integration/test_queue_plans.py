@@ -15,7 +15,7 @@ from storage import engine, feed, jobs, memo, queue
 
 LARGE = ("documents", "bodies", "memo", "job_items")
 # What may be read from end to end: indexes that hold little, or of which a limit or the question itself needs all.
-WHOLE = ("documents_unnumbered", "documents_leased", "documents_due", "memo_created")
+WHOLE = ("documents_unnumbered", "documents_leased", "documents_due", "documents_turns", "memo_created")
 
 
 @pytest.fixture
