@@ -1,13 +1,13 @@
 """Claims that take turns between scopes: the documents that are due, by scope.
 
-Revision ID: 0004
+Revision ID: 0005
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0004"
-down_revision = "0003"
+revision = "0005"
+down_revision = "0004"
 branch_labels = None
 depends_on = None
 
