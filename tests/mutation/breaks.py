@@ -106,8 +106,8 @@ BREAKS = (
     ),
     Break(
         *("memo-of-any-age", 2, "a forced reindex takes remembered answers", "storage/picking.py"),
-        "if entry is None or (each.memo_after_ms is not None and entry.asked_ms <= each.memo_after_ms):",
-        "if entry is None:",
+        "return entry if each.memo_after_ms < entry.asked_ms <= self._tx.now_ms else None",
+        "return entry",
         (f"{QUEUE}::test_forced_document_takes_no_older_memory",),
     ),
     Break(
