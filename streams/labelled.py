@@ -40,11 +40,15 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which CSV column is what; `labels` maps question ids to columns, empty: the columns called like questions."""
+    """Which CSV column is what; `labels` maps question ids to columns, empty: the columns called like questions.
+
+    With `only` no column is taken that is not named.
+    """
 
     body: str
     labels: Mapping[str, str]
     ignore: Collection[str] = ()
+    only: bool = False
 
 
 class _Wrong(ValueError):
@@ -244,13 +248,14 @@ def _read_csv(
 def _label_columns(header: Header, columns: Columns, questions: Mapping[str, Question]) -> dict[str, int]:
     """Return question id → place of the column with its labels."""
     ignored = header.ignored(columns.ignore)
+    likely = () if columns.only else questions
     named = dict(columns.labels) or {
-        name: name for name in questions if any(place not in ignored for place in header.all(name))
+        name: name for name in likely if any(place not in ignored for place in header.all(name))
     }
     if not named:
+        why = "--only-columns takes no column by itself that is called" if columns.only else "no column is called"
         raise imports.InvalidFile(
-            f"no column is called like a question ({_listed(list(questions))}); name one with"
-            " --label-column QUESTION=COLUMN",
+            f"{why} like a question ({_listed(list(questions))}); name one with --label-column QUESTION=COLUMN",
             allowed=questions,
         )
     return {name: header.find(column) for name, column in named.items()}

@@ -65,6 +65,9 @@ def evaluate(  # a command's parameters are its options
     format_: FormatOption = None,
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
+    only_columns: Annotated[
+        bool, typer.Option("--only-columns", help="CSV: take the columns of --body-column and --label-column alone.")
+    ] = False,
     ignore_columns: options.IgnoreColumns = None,
     body_column: Annotated[str, typer.Option("--body-column", help="CSV column that holds the text.")] = "body",
     label_column: LabelColumnOption = None,
@@ -99,7 +102,7 @@ def evaluate(  # a command's parameters are its options
             definition = _definition(project, collection)
             subjects = [_subject(project, definition, name) for name in evaluator or [definition.evaluator]]
             file_groups = _groups(groups or [], definition.questions, columns)
-            taken = labelled.Columns(body_column, columns, ignore_columns or ())
+            taken = labelled.Columns(body_column, columns, ignore_columns or (), only_columns)
             form = imports.form_of(file, delimiter, encoding)
             rows = _rows(file, format_, taken, form, definition.questions, file_groups, limit)
             if fit_temperature:

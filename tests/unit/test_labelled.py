@@ -152,3 +152,15 @@ def test_only_so_many_lines_are_taken():
     found, refused = labelled.collect(iter(ndjson(*lines)), 2)
 
     assert ([row.line for row in found], [row.line for row in refused]) == ([1], [2])
+
+
+def test_only_named_columns_are_taken_when_asked():
+    """With `only`, columns called like questions are left alone: those that are named stand, others stop nothing."""
+    file = io.BytesIO(b"text,intent,topic,topic,\na,billing,x,y,z\n")
+    named = Columns("text", {"topic": "intent"}, only=True)
+
+    assert list(labelled.read(file, "csv", named, QUESTIONS, {})) == [Labelled(2, "line-2", "a", {"topic": "billing"})]
+    with pytest.raises(InvalidFile, match=r"--only-columns takes no column by itself .* name one with --label-column"):
+        list(
+            labelled.read(io.BytesIO(b"text,topic\na,billing\n"), "csv", Columns("text", {}, only=True), QUESTIONS, {})
+        )
