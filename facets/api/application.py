@@ -181,6 +181,7 @@ ROUTES: tuple[Declared, ...] = (
     Declared(
         "GET",
         "/openapi.json",
+        "get_openapi",
         _openapi,
         "read",
         "Return this document",

@@ -83,6 +83,8 @@ Handler = Callable[[Call], Awaitable[Response]]
 class Declared:
     """A route and what is said about it.
 
+    `name` is the operation's in the OpenAPI document, by which generated clients call it.
+
     `right` None: no token is asked for. `everywhere`: not for callers with a scope. `missing` is the kind of problem
     when what the address names is not there; `problems` are the further kinds that this route answers with. `replies`
     are the models by status and media type.
@@ -90,6 +92,7 @@ class Declared:
 
     method: str
     path: str
+    name: str
     handler: Handler
     right: Right | None
     summary: str

@@ -152,6 +152,7 @@ ROUTES = (
     Declared(
         "GET",
         PATH,
+        "list_collections",
         listed,
         "read",
         "List the collections",
@@ -161,6 +162,7 @@ ROUTES = (
     Declared(
         "GET",
         PATH + "/{collection}",
+        "get_collection",
         shown,
         "read",
         "Show a collection: questions, options, counts by status",
@@ -171,6 +173,7 @@ ROUTES = (
     Declared(
         "GET",
         PATH + "/{collection}/search",
+        "search",
         search_by_address,
         "read",
         "Search, by an address that can be kept",
@@ -182,6 +185,7 @@ ROUTES = (
     Declared(
         "POST",
         PATH + "/{collection}/search",
+        "search_by_body",
         search_by_body,
         "read",
         "Search, by a JSON body",
@@ -194,6 +198,7 @@ ROUTES = (
         Declared(
             "GET",
             PATH + "/{collection}/search." + suffix,
+            f"search_{suffix}",
             search_rows,
             "read",
             f"Return all that a search finds, as {suffix.upper()}, of one snapshot",

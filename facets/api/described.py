@@ -1,5 +1,6 @@
 """What the OpenAPI document says about a route: parameters, body, replies and problems, out of its declaration."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -38,8 +39,7 @@ _REPLY_HEADERS = {
 def operation(declared: Declared) -> dict[str, Any]:
     """Return what FastAPI is given as a route's `openapi_extra`."""
     said: dict[str, Any] = {
-        "operationId": f"{declared.handler.__module__.rpartition('.')[2]}_{declared.handler.__name__}"
-        f"{'_' + declared.path.rpartition('.')[2] if declared.path.endswith(('.csv', '.ndjson')) else ''}",
+        "operationId": declared.name,
         "parameters": [*_path(declared), *_query(declared), *_headers(declared)],
         "responses": {**_replies(declared), **_problems(declared)},
         "security": [] if declared.right is None else [{"token": []}],
@@ -59,7 +59,28 @@ def components(routes: Iterable[Declared]) -> dict[str, Any]:
         for replies in declared.replies.values():
             found.update(dict.fromkeys((each for each in replies.values() if each is not None), "validation"))
     _, schema = models_json_schema([(each, "validation") for each in found], ref_template=_REF)
-    return dict(schema["$defs"])
+    taken = [declared.parameters for declared in routes if declared.parameters is not None]
+    return {**schema["$defs"], **{title: each for model in taken for title, each in _families(model)}}
+
+
+def _families(model: type[BaseModel]) -> Iterable[tuple[str, dict[str, Any]]]:
+    """Return the parameters of a model whose names begin alike: OpenAPI knows them only as an object of whole names.
+
+    Exploded, the object's members are parameters by themselves: `{"f.topic": "billing"}` is `f.topic=billing`.
+    """
+    for name, schema in model.model_json_schema().get("properties", {}).items():
+        if schema.get("type") != "object":
+            continue
+        value = schema["additionalProperties"]
+        yield (
+            schema["title"],
+            {
+                "type": "object",
+                "description": schema["description"],
+                "propertyNames": {"pattern": f"^{re.escape(name)}[.]."},
+                "additionalProperties": {"anyOf": [value["items"], value]} if value["type"] == "array" else value,
+            },
+        )
 
 
 def _reference(model: type[BaseModel]) -> dict[str, str]:
@@ -85,8 +106,7 @@ def _query(declared: Declared) -> Iterable[dict[str, Any]]:
         shown = {key: value for key, value in schema.items() if key not in {"title", "description"}}
         said = {"name": name, "in": "query", "required": False, "description": schema.get("description", "")}
         if shown.get("type") == "object":
-            # OpenAPI has no word for names that begin alike: this is as near as it gets.
-            yield {**said, "style": "deepObject", "explode": True, "schema": shown}
+            yield {**said, "style": "form", "explode": True, "schema": {"$ref": _REF.format(model=schema["title"])}}
         else:
             yield {**said, "schema": _without_null(shown)}
 

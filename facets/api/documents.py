@@ -97,6 +97,7 @@ ROUTES = (
     Declared(
         "PUT",
         PATH,
+        "put_document",
         put,
         "write",
         "Write a document, which clears its facets",
@@ -109,6 +110,7 @@ ROUTES = (
     Declared(
         "GET",
         PATH,
+        "get_document",
         get,
         "read",
         "Show a document whole",
@@ -121,6 +123,7 @@ ROUTES = (
     Declared(
         "DELETE",
         PATH,
+        "delete_document",
         delete,
         "write",
         "Delete a document; an absent one is deleted already",
@@ -132,6 +135,7 @@ ROUTES = (
     Declared(
         "GET",
         "/v1/events/{event_id}",
+        "get_event",
         event,
         "write",
         "Show what became of a write, to the credential that wrote it",

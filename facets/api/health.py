@@ -77,6 +77,7 @@ ROUTES = (
     Declared(
         "GET",
         "/livez",
+        "livez",
         livez,
         None,
         "Say whether the process works",
@@ -87,6 +88,7 @@ ROUTES = (
     Declared(
         "GET",
         "/readyz",
+        "readyz",
         readyz,
         None,
         "Say whether the process can serve; `verbose` lists what was looked at",
@@ -97,6 +99,7 @@ ROUTES = (
     Declared(
         "GET",
         "/metrics",
+        "metrics",
         metrics,
         "read",
         "Return the metrics",
@@ -107,6 +110,7 @@ ROUTES = (
     Declared(
         "GET",
         "/v1/problems/{name}",
+        "get_problem_kind",
         kind,
         "read",
         "Explain a kind of problem",

@@ -58,6 +58,7 @@ ROUTES = (
     Declared(
         "POST",
         "/v1/collections/{collection}/reindex",
+        "reindex",
         reindex,
         "admin",
         "Ask again, in a job",
@@ -74,6 +75,7 @@ ROUTES = (
     Declared(
         "GET",
         PATH,
+        "list_jobs",
         listed,
         "admin",
         "List the newest jobs",
@@ -83,6 +85,7 @@ ROUTES = (
     Declared(
         "GET",
         PATH + "/{job_id}",
+        "get_job",
         shown,
         "admin",
         "Show a job",
@@ -94,6 +97,7 @@ ROUTES = (
     Declared(
         "GET",
         PATH + "/{job_id}/items",
+        "list_job_items",
         items,
         "admin",
         "List a job's documents by their state",
@@ -105,6 +109,7 @@ ROUTES = (
     Declared(
         "POST",
         PATH + "/{job_id}/cancel",
+        "cancel_job",
         cancel,
         "admin",
         "Cancel a job",

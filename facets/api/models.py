@@ -87,10 +87,10 @@ class Search(Fresh):
     filter: Annotated[
         str | dict[str, Any] | None, Field(description="a filter over all columns, as CQL2 text or CQL2 JSON")
     ] = None
-    sort: str | list[str] = Field(default=[], description=_SORT)
+    sort: str | list[str] = Field(default="", description=_SORT)
     limit: Limit = 20
     cursor: Cursor = None
-    counts: str | list[str] = Field(default=[], description=_COUNTS)
+    counts: str | list[str] = Field(default="", description=_COUNTS)
     facet_size: FacetSize = 50
     facet_sort: FacetSort = "declared"
     facet_min_count: FacetMinCount = 0
@@ -107,10 +107,11 @@ class SearchParameters(Fresh):
 
     f: dict[str, list[str]] = Field(
         default={},
+        title="FacetParameters",
         description="`f.QUESTION=VALUE`: an option, a level, `yes` or `no`; repeated: OR. `__missing__` is a value",
     )
     min_confidence: LeastConfidence = None
-    mc: dict[str, float] = Field(default={}, description=f"`mc.QUESTION=0.9`: {_MC}")
+    mc: dict[str, float] = Field(default={}, title="ConfidenceParameters", description=f"`mc.QUESTION=0.9`: {_MC}")
     filter: Filter = None
     sort: str = Field(default="", description=_SORT)
     limit: Limit = 20

@@ -48,6 +48,7 @@ ROUTES = (
     Declared(
         "POST",
         "/v1/sql",
+        "run_sql",
         by_body,
         "sql",
         "Run one statement that reads only",
@@ -60,6 +61,7 @@ ROUTES = (
     Declared(
         "GET",
         "/v1/sql.csv",
+        "run_sql_as_csv",
         as_csv,
         "sql",
         "Run one statement that reads only, for its rows as CSV",

@@ -13,6 +13,10 @@ CONFIG = """
 kind = "recorded"
 path = "answers.ndjson"
 
+[evaluators.moods]
+kind = "recorded"
+path = "moods.ndjson"
+
 [collections.tickets]
 pattern = "tickets/*"
 evaluator = "triage"
@@ -35,7 +39,7 @@ levels = ["cosmetic", "annoying", "work is blocked"]
 
 [collections.notes]
 pattern = "notes/**"
-evaluator = "triage"
+evaluator = "moods"
 scoped = true
 
 [collections.notes.questions.mood]
@@ -48,16 +52,16 @@ BODIES = {
     "The site is down": ("outage", 0.88, 0.97, 2.0),
     "Thanks!": ("other", 0.55, 0.02, 0.0),
 }
+MOOD = {"mood": {"type": "choice", "choice": "good", "confidence": 0.7}}
 LEVELS = ("cosmetic", "annoying", "work is blocked")
 
 
 def answers(topic: str, confidence: float, probability: float, score: float) -> dict[str, object]:
-    """Return recorded answers to all questions."""
+    """Return recorded answers to all questions about a ticket."""
     return {
         "topic": {"type": "choice", "choice": topic, "confidence": confidence},
         "urgent": {"type": "boolean", "value": probability >= 0.5, "probability": probability, "confidence": None},
         "severity": {"type": "score", "score": score, "level": LEVELS[round(score)], "confidence": None},
-        "mood": {"type": "choice", "choice": "good", "confidence": 0.7},
     }
 
 
@@ -66,6 +70,7 @@ def place_in(folder: Path) -> Place:
     (folder / "facetline.toml").write_text(CONFIG)
     lines = [json.dumps({"body": body, "answers": answers(*given)}) for body, given in BODIES.items()]
     (folder / "answers.ndjson").write_text("\n".join(lines) + "\n")
+    (folder / "moods.ndjson").write_text(json.dumps({"body": "Thanks!", "answers": MOOD}) + "\n")
     return Place(folder, {})
 
 
@@ -81,6 +86,8 @@ def served(folder: Path, *, rights: str | None = None, **settings: str) -> Itera
             write(server, f"tickets/t{number}", body, state={"title": body[:10], "priority": number})
         for scope in ("alice", "bob"):
             write(server, f"@{scope}/notes/2026/monday", "Thanks!")
+        first = server.request("GET", "/v1/documents/tickets/t1").json()
+        assert first["status"] == "indexed", first
         made = None if rights is None else place.run("token", "create", "--rights", rights, "--json").json["token"]
         yield server, made
 
