@@ -187,6 +187,28 @@ class Client(Common):
         """Cancel a job; what was asked again stays."""
         return self._object(Call("POST", f"/v1/jobs/{client_calls.part(job_id)}/cancel"))
 
+    def dead_letters(self, *, reason: str | None = None) -> Iterator[dict[str, Any]]:
+        """Return the dead letters that wait, newest first, all of them."""
+        cursor = None
+        while True:
+            page = self._object(client_base.dead_letters(reason, cursor))
+            yield from page["dead_letters"]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
+    def dead_letter(self, letter_id: int) -> dict[str, Any]:
+        """Return a dead letter with its record."""
+        return self._object(client_base.dead_letter(letter_id))
+
+    def redrive(self, letter_id: int) -> dict[str, Any]:
+        """Send a dead letter again, and return what became of it."""
+        return self._object(client_base.dead_letter(letter_id, "redrive"))
+
+    def discard(self, letter_id: int) -> dict[str, Any]:
+        """Close a dead letter for good without sending it, and return it."""
+        return self._object(client_base.dead_letter(letter_id, "discard"))
+
     def sql(
         self,
         text: str,

@@ -176,6 +176,29 @@ class AsyncClient(Common):
         """Cancel a job; what was asked again stays."""
         return await self._object(Call("POST", f"/v1/jobs/{client_calls.part(job_id)}/cancel"))
 
+    async def dead_letters(self, *, reason: str | None = None) -> AsyncIterator[dict[str, Any]]:
+        """Return the dead letters that wait, newest first, all of them."""
+        cursor = None
+        while True:
+            page = await self._object(client_base.dead_letters(reason, cursor))
+            for letter in page["dead_letters"]:
+                yield letter
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
+    async def dead_letter(self, letter_id: int) -> dict[str, Any]:
+        """Return a dead letter with its record."""
+        return await self._object(client_base.dead_letter(letter_id))
+
+    async def redrive(self, letter_id: int) -> dict[str, Any]:
+        """Send a dead letter again, and return what became of it."""
+        return await self._object(client_base.dead_letter(letter_id, "redrive"))
+
+    async def discard(self, letter_id: int) -> dict[str, Any]:
+        """Close a dead letter for good without sending it, and return it."""
+        return await self._object(client_base.dead_letter(letter_id, "discard"))
+
     async def sql(
         self,
         text: str,

@@ -83,6 +83,18 @@ def items(job_id: str, status: str, cursor: str | None) -> Call:
     return Call("GET", f"/v1/jobs/{client_calls.part(job_id)}/items", tuple(params))
 
 
+def dead_letters(reason: str | None, cursor: str | None) -> Call:
+    """Return a page of dead letters."""
+    given = {"reason": reason, "cursor": cursor}
+    return Call("GET", "/v1/dead-letters", tuple((name, value) for name, value in given.items() if value))
+
+
+def dead_letter(letter_id: int, action: str = "") -> Call:
+    """Return one dead letter, or what is done with it: `redrive` or `discard`."""
+    path = f"/v1/dead-letters/{int(letter_id)}"
+    return Call("POST", f"{path}/{action}") if action else Call("GET", path)
+
+
 def sql(
     text: str, params: Mapping[str, Any] | None, limit: int, timeout_ms: int, *, agents: bool, fields: str | None
 ) -> Call:

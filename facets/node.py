@@ -157,6 +157,23 @@ class Node(Protocol):
     async def cancel(self, caller: Caller, job_id: str) -> dict[str, Any]:
         """Cancel a job and return it; one that has ended stays as it is."""
 
+    async def dead_letters(
+        self, caller: Caller, *, reason: str | None, cursor: str | None, limit: int
+    ) -> dict[str, Any]:
+        """Return waiting dead letters, newest first, and their numbers: `GET /v1/dead-letters`.
+
+        `{"dead_letters": [...], "counts": {reason: n}, "next_cursor"}`.
+        """
+
+    async def dead_letter(self, caller: Caller, letter_id: str) -> dict[str, Any]:
+        """Return one dead letter with its record, within bounds."""
+
+    async def redrive(self, caller: Caller, letter_id: str) -> dict[str, Any]:
+        """Send a dead letter again: `{"id", "outcome", "reason"}`; one that is closed or cannot be is a `Conflict`."""
+
+    async def discard(self, caller: Caller, letter_id: str) -> dict[str, Any]:
+        """Close a dead letter for good and return it; one that was applied or superseded is a `Conflict`."""
+
     async def strip(self, caller: Caller, collection: str) -> dict[str, Any]:
         """Return the pipeline strip of one collection.
 

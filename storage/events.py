@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 Stage = Literal["decode", "apply", "log"]
 OutcomeKind = Literal["applied", "unchanged", "rejected"]
-LetterState = Literal["open", "redriving", "redriven", "superseded"]
+LetterState = Literal["open", "redriving", "redriven", "superseded", "discarded"]
 
 IMPORTED_FINGERPRINT = "imported-"
 """How fingerprints of imported answers begin; those of questions and evaluators are hexadecimal, so none is active."""
@@ -141,7 +141,9 @@ class DeadLetter:
     """An event that could not be applied, with its bytes.
 
     `state`: open; redriving, when it was sent to the topic again and has not come back; redriven, when it was applied
-    after all; superseded, when its document has taken a later event. `attempts` counts how often it was rejected.
+    after all; superseded, when its document has taken a later event; discarded, for good, when somebody closed it
+    without sending it. `attempts` counts how often it was rejected, `handled_ms` and `handled_by` say when and by which
+    credential it was last sent again or discarded.
     """
 
     id: int
@@ -154,3 +156,5 @@ class DeadLetter:
     raw: Raw
     state: LetterState
     created_ms: int
+    handled_ms: int | None = None
+    handled_by: str | None = None

@@ -288,12 +288,21 @@ DEAD_LETTERS = Table(
     _column("state", String),
     _column("created_ms", BigInteger),
     _column("sent_ms", BigInteger, null=True),
+    _column("handled_ms", BigInteger, null=True),
+    _column("handled_by", String, null=True),
     Index("dead_letters_position", "topic", "incarnation", "partition", "offset", unique=True),
     Index(
         "dead_letters_unsent",
         "id",
         sqlite_where=text("sent_ms IS NULL"),
         postgresql_where=text("sent_ms IS NULL"),
+    ),
+    Index(
+        "dead_letters_waiting",
+        "id",
+        "reason",
+        sqlite_where=text("state IN ('open', 'redriving')"),
+        postgresql_where=text("state IN ('open', 'redriving')"),
     ),
 )
 """An event that could not be applied, byte for byte; one row for each original position."""

@@ -20,7 +20,7 @@ from facets.node import LOCAL, NOW, Caller, Check, Freshness, ReindexRequest, Ro
 from facets.selection import Selection
 from storage import credentials, jobs, outcomes
 from storage import documents as documents_
-from streams import exporting, node_health, node_jobs, node_metrics, node_overview, reindexing, texts
+from streams import exporting, letters, node_health, node_jobs, node_metrics, node_overview, reindexing, texts
 from streams import freshness as freshness_
 from streams import node_rights as rights
 from streams.live_views import LiveFollower, LiveViews
@@ -279,6 +279,33 @@ class PipelineNode:
         self._check_admin(caller)
         await self.pipeline.store.write(jobs.cancel, job_id)
         return await reindexing.result(self.pipeline, job_id)
+
+    # Dead letters
+
+    async def dead_letters(
+        self, caller: Caller, *, reason: str | None, cursor: str | None, limit: int
+    ) -> dict[str, Any]:
+        """Return a page of the letters that wait, the newest first."""
+        self._check_admin(caller)
+        return await letters.page(self.pipeline.store, reason=reason, cursor=cursor, limit=limit)
+
+    async def dead_letter(self, caller: Caller, letter_id: str) -> dict[str, Any]:
+        """Return one letter with its record."""
+        self._check_admin(caller)
+        return letters.shown(await letters.one(self.pipeline.store, letter_id))
+
+    async def redrive(self, caller: Caller, letter_id: str) -> dict[str, Any]:
+        """Send a letter again; the views look at what came of it at once."""
+        self._check_admin(caller)
+        try:
+            return await letters.redrive(self.pipeline, letter_id, caller.name)
+        finally:
+            self.views.wake()
+
+    async def discard(self, caller: Caller, letter_id: str) -> dict[str, Any]:
+        """Close a letter for good without sending it."""
+        self._check_admin(caller)
+        return await letters.discard(self.pipeline.store, letter_id, caller.name)
 
     # How it stands
 

@@ -14,7 +14,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from facets.api import collections, described, documents, health, jobs, models, problems, replies, statements
+from facets.api import (
+    collections,
+    dead_letters,
+    described,
+    documents,
+    health,
+    jobs,
+    models,
+    problems,
+    replies,
+    statements,
+)
 from facets.api.access import Access
 from facets.api.call import Call, Declared, Service, service_of
 from facets.api.gate import Gate, Observe, ProblemPage, page_or_json
@@ -176,6 +187,7 @@ ROUTES: tuple[Declared, ...] = (
     *documents.ROUTES,
     *collections.ROUTES,
     *jobs.ROUTES,
+    *dead_letters.ROUTES,
     *statements.ROUTES,
     *health.ROUTES,
     Declared(

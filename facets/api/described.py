@@ -21,6 +21,7 @@ _PATH_TEXTS = {
     "event_id": "the event's id: the `Idempotency-Key` of its write, or the `event_id` of its reply",
     "collection": "the collection's name",
     "job_id": "the job's id",
+    "id": "the dead letter's id",
     "name": "the last part of the problem's `type`",
 }
 _HEADER_TEXTS = {

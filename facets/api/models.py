@@ -12,6 +12,7 @@ TIMEOUT_MOST_S = 60.0
 FRESHNESS_MOST_MS = 30_000
 TOKENS_MAX = 16
 ITEMS_MAX = 1_000
+LETTERS_MAX = 200
 
 
 class Taken(BaseModel):
@@ -182,6 +183,14 @@ class Items(Taken):
     status: ItemState = Field(default="failed", description="the state of the items listed")
     cursor: str | None = Field(default=None, description="`next_cursor` of the page before")
     limit: int = Field(default=100, ge=1, le=ITEMS_MAX, description="items of one page")
+
+
+class DeadLetters(Taken):
+    """A page of dead letters."""
+
+    reason: str | None = Field(default=None, description="only letters with this reason")
+    cursor: str | None = Field(default=None, description="`next_cursor` of the page before")
+    limit: int = Field(default=50, ge=1, le=LETTERS_MAX, description="letters of one page")
 
 
 class Verbose(Taken):

@@ -47,6 +47,7 @@ _ALL = (
     Kind("document-not-found", 404, "There is no such document", "Check the uri; a deleted document is not found."),
     Kind("event-not-found", 404, "There is no such event", "Ask as who wrote it, within 30 days."),
     Kind("job-not-found", 404, "There is no such job", "`GET /v1/jobs` lists those that there are."),
+    Kind("dead-letter-not-found", 404, "There is no such dead letter", "`GET /v1/dead-letters` lists the open ones."),
     Kind("problem-not-found", 404, "There is no such kind of problem", "docs/api.md lists them."),
     Kind("unknown-collection", 404, "There is no such collection", "Use one of `allowed`."),
     Kind("method-not-allowed", 405, "This address does not take that method", "Use one of `allowed`."),

@@ -227,6 +227,70 @@ class ItemsReply(BaseModel):
     next_cursor: str | None
 
 
+class Bytes(BaseModel):
+    """A part of a record: text where it is UTF-8, else base64; `bytes` is how long it is, cut or not."""
+
+    encoding: Literal["utf-8", "base64"]
+    data: str
+    bytes: int
+    truncated: bool
+
+
+class Header(Bytes):
+    """A header of a record."""
+
+    name: str
+
+
+class DeadLetter(BaseModel):
+    """An event that could not be applied; `handled_at` and `handled_by`: who last sent it again or discarded it."""
+
+    id: int
+    reason: str
+    message: str
+    uri: str | None
+    topic: str
+    incarnation: int
+    partition: int
+    offset: int
+    stage: str
+    attempts: int
+    state: Literal["open", "redriving", "redriven", "superseded", "discarded"]
+    created_at: str
+    handled_at: str | None
+    handled_by: str | None
+
+
+class DeadLetterListed(DeadLetter):
+    """A dead letter in the list, with the beginning of its key."""
+
+    key: Bytes | None
+
+
+class DeadLetterWhole(DeadLetterListed):
+    """A dead letter with its record; the first headers, of `headers_total`."""
+
+    value: Bytes | None
+    headers: list[Header]
+    headers_total: int
+
+
+class DeadLetters(BaseModel):
+    """A page of the letters that wait, the newest first; `counts` are those of all, by reason."""
+
+    dead_letters: list[DeadLetterListed]
+    counts: dict[str, int]
+    next_cursor: str | None
+
+
+class Redriven(BaseModel):
+    """What became of a letter that was sent again; `sent`: a worker will apply it."""
+
+    id: int
+    outcome: Literal["applied", "unchanged", "rejected", "sent"]
+    reason: str | None
+
+
 class SqlReply(BaseModel):
     """A statement's result; `truncated` says that there are more rows."""
 

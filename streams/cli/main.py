@@ -14,6 +14,7 @@ from streams.cli import (
     backup,
     cost,
     demo,
+    dlq,
     documents,
     evaluate,
     export,
@@ -122,7 +123,7 @@ _command(OPERATE, "cost", cost.cost, "What calls have used up, by day or collect
 _commands(OPERATE, "token", token.app)
 _command(OPERATE, "worker", kafka.worker, "With Kafka: apply, answer and publish until stopped.")
 _commands(OPERATE, "topics", kafka.topics_app)
-_commands(OPERATE, "dlq", kafka.letters_app, "Events that could not be applied: list, show, send again.")
+_commands(OPERATE, "dlq", dlq.app, "Events that could not be applied: show, send again, discard.")
 _command(OPERATE, "record", replay.record, "With Kafka: print a topic's records, for replay.")
 _command(OPERATE, "replay", replay.replay, "Send recorded events again, into either runtime.")
 

@@ -1,7 +1,10 @@
 """Every command as people run it, in a folder of its own: what it prints for them, what for programs, how it ends."""
 
 import json
+import os
+import pty
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -205,6 +208,8 @@ REFUSED = [
     ("jobs", "cancel", "none"),
     ("dlq", "show", "7"),
     ("dlq", "redrive", "7"),
+    ("dlq", "discard", "7"),
+    ("dlq", "discard", "99999999999999999999"),
     ("topics", "create"),
     ("topics", "check"),
     ("worker",),
@@ -243,6 +248,8 @@ USAGE = [
     (("reindex", "tickets", "--scope", ""), "--scope is empty"),
     (("reindex", "tickets", "--filter", "nothing = 1"), "nothing"),
     (("dlq", "redrive"), "--reason"),
+    (("dlq", "discard"), "--reason"),
+    (("dlq", "discard", "1", "--reason", "no_document"), "--reason"),
     (("jobs", "show", "\udcff"), "UTF-8"),
     (("nonsense",), "nonsense"),
 ]
@@ -399,6 +406,57 @@ def test_dead_letters_of_the_local_runtime(written: Place):
     assert {"key_base64", "value_base64", "headers"} <= set(shown.json)
     assert "no_document" in words.out
     assert [line["outcome"] for line in redriven.lines] == ["rejected"]
+
+
+def test_dead_letters_are_discarded_by_id_and_by_reason(written: Place):
+    """Discarded letters leave the list, say when and by whom, and are neither sent again nor discarded twice."""
+    for key in ("a", "b", "c"):
+        written.run("write", f"tickets/{key}", "--state", '{"title": "x"}')
+    ids = [str(line["id"]) for line in written.run("dlq", "list", "--json").lines]
+    one = written.run("dlq", "discard", ids[0])
+    wrong = written.run("dlq", "discard", "--reason", "no_documents")
+    rest = written.run("dlq", "discard", "--reason", "no_document", "--json")
+    again = written.run("dlq", "discard", ids[0], "--json")
+    redriven = written.run("dlq", "redrive", ids[0], "--json")
+    shown = written.run("dlq", "show", ids[0], "--json")
+
+    assert (one.code, one.out) == (0, "1 dead letter discarded\n")
+    assert "did you mean 'no_document'?" in wrong.err
+    assert wrong.out == "0 dead letters discarded\n"
+    assert rest.lines == [{"id": int(each), "state": "discarded"} for each in ids[1:]]
+    assert again.lines == [{"id": int(ids[0]), "state": "discarded"}]
+    assert [line["outcome"] for line in redriven.lines] == ["closed"]
+    assert (shown.json["state"], shown.json["handled_by"]) == ("discarded", "command")
+    assert shown.json["handled_at"] >= shown.json["created_at"]
+    assert written.run("dlq", "list").out == ""
+
+
+def test_dead_letters_have_times(written: Place):
+    """For people to the second in UTC, for programs as RFC 3339."""
+    before = datetime.now(UTC)
+    written.run("write", "tickets/late", "--state", '{"title": "x"}')
+    listed = written.run("dlq", "list", "--json").lines[0]
+    words, shown = written.run("dlq", "list").out, written.run("dlq", "show", str(listed["id"])).out
+    created = datetime.fromisoformat(listed["created_at"])
+
+    assert abs(created - before) < timedelta(minutes=1)
+    said = f"{created:%Y-%m-%d %H:%M:%S}Z"
+    assert f"  {said}  no_document  " in words
+    assert said in shown
+
+
+@pytest.mark.parametrize(("answer", "code", "left"), [("n\n", 1, 1), ("y\n", 0, 0)])
+def test_discarding_by_reason_asks_on_a_terminal(written: Place, answer: str, code: int, left: int):
+    """On a terminal it says how many and waits for a yes; with anything else nothing is discarded."""
+    written.run("write", "tickets/late", "--state", '{"title": "x"}')
+    master, end = pty.openpty()
+    os.write(master, answer.encode())
+    done = finish(written.start("dlq", "discard", "--reason", "no_document", stdin=end))
+    os.close(master)
+    os.close(end)
+
+    assert "Discard 1 dead letters (no_document) for good?" in done.err
+    assert (done.code, len(written.run("dlq", "list", "--json").lines)) == (code, left)
 
 
 def test_doctor_finds_what_is_well_and_what_is_not(written: Place):

@@ -35,7 +35,7 @@ async def get(store: engine.Store, uri: str = URI) -> Document:
 
 async def letters(store: engine.Store) -> list[DeadLetter]:
     """Return all dead letters."""
-    return await store.read(dead_letters.find, states=("open", "redriving", "redriven", "superseded"))
+    return await store.read(dead_letters.find, states=("open", "redriving", "redriven", "superseded", "discarded"))
 
 
 async def offset(store: engine.Store, partition: int = 0) -> int:

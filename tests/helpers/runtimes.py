@@ -304,7 +304,7 @@ class Case:
     async def letters(self, *messages: wire.Message) -> list[DeadLetter | None]:
         """Return the dead letter of each of these messages, None where there is none."""
         found, after = [], 0
-        every_state = ("open", "redriving", "redriven", "superseded")
+        every_state = ("open", "redriving", "redriven", "superseded", "discarded")
         while page := await self.pipeline.store.read(dead_letters.find, after=after, states=every_state):
             found += page
             after = page[-1].id

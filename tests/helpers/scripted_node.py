@@ -29,6 +29,24 @@ DOCUMENT = {
 WRITTEN = {name: DOCUMENT[name] for name in ("uri", "version", "revision", "indexed_as", "status", "facets", "reason")}
 JOB = {"id": "j1", "state": "running", "progress": 0.5, "reindexed": [], "failed": []}
 
+LETTER = {
+    "id": 1,
+    "reason": "not_json",
+    "message": "send JSON",
+    "uri": None,
+    "topic": "local",
+    "incarnation": 1,
+    "partition": 0,
+    "offset": 7,
+    "stage": "decode",
+    "attempts": 1,
+    "state": "open",
+    "handled_at": None,
+    "created_at": "2026-01-01T00:00:00.000Z",
+    "handled_by": None,
+    "key": None,
+}
+
 
 class Rows:
     """Rows of one snapshot: `total` of them, each `width` characters."""
@@ -189,6 +207,28 @@ class ScriptedNode:
         """Return the job."""
         await self._work("cancel", job_id)
         return {**JOB, "state": "canceled"}
+
+    async def dead_letters(
+        self, caller: Caller, *, reason: str | None, cursor: str | None, limit: int
+    ) -> dict[str, Any]:
+        """Return the letter."""
+        await self._work("dead_letters", {"reason": reason, "cursor": cursor, "limit": limit})
+        return {"dead_letters": [LETTER], "counts": {"not_json": 1}, "next_cursor": None}
+
+    async def dead_letter(self, caller: Caller, letter_id: str) -> dict[str, Any]:
+        """Return the letter with its record."""
+        await self._work("dead_letter", letter_id)
+        return {**LETTER, "value": None, "headers": [], "headers_total": 0}
+
+    async def redrive(self, caller: Caller, letter_id: str) -> dict[str, Any]:
+        """Return an outcome."""
+        await self._work("redrive", letter_id)
+        return {"id": 1, "outcome": "applied", "reason": None}
+
+    async def discard(self, caller: Caller, letter_id: str) -> dict[str, Any]:
+        """Return the letter."""
+        await self._work("discard", letter_id)
+        return {**LETTER, "state": "discarded"}
 
     async def strip(self, caller: Caller, collection: str) -> dict[str, Any]:
         """Return nothing."""

@@ -16,7 +16,14 @@ from facets.api.application import ROUTES, application
 from facets.api.call import Declared
 from facets.node import RIGHTS, Caller
 
-ADDRESSES = {"uri:path": "tickets/t1", "event_id": "e1", "collection": "tickets", "job_id": "j1", "name": "busy"}
+ADDRESSES = {
+    "uri:path": "tickets/t1",
+    "event_id": "e1",
+    "collection": "tickets",
+    "job_id": "j1",
+    "id": "1",
+    "name": "busy",
+}
 OPEN = {"/livez", "/readyz"}
 URL = "http://127.0.0.1:8080"
 
@@ -91,13 +98,15 @@ async def test_a_route_asks_for_its_right(client: httpx.AsyncClient, declared: D
 
 @pytest.mark.parametrize("declared", [each for each in ROUTES if each.everywhere], ids=ids)
 async def test_what_shows_all_scopes_is_not_for_one(client: httpx.AsyncClient, declared: Declared):
-    """Metrics and SQL are refused to a token with a scope, whatever its rights."""
+    """Metrics, SQL and dead letters are refused to a token with a scope, whatever its rights."""
     assert (await ask(client, declared, Authorization="Bearer scoped")).status_code == 403
 
 
 def test_what_shows_all_scopes_is_marked():
-    """Metrics and SQL are; a route that is added with one of these rights has to say so."""
-    assert {each.path for each in ROUTES if each.everywhere} == {"/metrics", "/v1/sql", "/v1/sql.csv"}
+    """Metrics, SQL and dead letters are; a route that is added with one of these rights has to say so."""
+    letters = {each.path for each in ROUTES if each.path.startswith("/v1/dead-letters")}
+    assert len(letters) == 4
+    assert {each.path for each in ROUTES if each.everywhere} == {"/metrics", "/v1/sql", "/v1/sql.csv", *letters}
     assert {each.path for each in ROUTES if each.right == "sql" and not each.everywhere} == set()
     assert {each.path for each in ROUTES if each.right is None} == OPEN
 

@@ -96,6 +96,8 @@ def reads(bobs_token: str) -> dict[tuple[str, str], list[tuple[str, Any]]]:
         ("GET", "/v1/jobs"): [("/v1/jobs", None)],
         ("GET", "/v1/jobs/{job_id}"): [(ABSENT_JOB, None)],
         ("GET", "/v1/jobs/{job_id}/items"): [(f"{ABSENT_JOB}/items", None)],
+        ("GET", "/v1/dead-letters"): [("/v1/dead-letters", None), ("/v1/dead-letters?reason=no_document", None)],
+        ("GET", "/v1/dead-letters/{id}"): [("/v1/dead-letters/1", None), ("/v1/dead-letters/2", None)],
         ("GET", "/v1/sql.csv"): [("/v1/sql.csv?sql=SELECT%20count(*)%20FROM%20tickets", None)],
         ("POST", "/v1/sql"): [("/v1/sql", {"sql": "SELECT count(*) FROM tickets"})],
         ("GET", "/livez"): [("/livez?verbose", None)],
@@ -147,6 +149,10 @@ def writes() -> dict[tuple[str, str], list[tuple[str, Any]]]:
             ("/v1/collections/tickets/reindex", {"scope": "bob", "force": True}),
         ],
         ("POST", "/v1/jobs/{job_id}/cancel"): [(f"{ABSENT_JOB}/cancel", None)],
+        **{
+            ("POST", f"/v1/dead-letters/{{id}}/{each}"): [(f"/v1/dead-letters/1/{each}", None)]
+            for each in ("redrive", "discard")
+        },
         ("POST", "/-/sign-in"): [],  # a form, which has a mark that nobody can foresee
         ("POST", "/-/sign-out"): [],
         ("POST", "/-/reindex/{collection}"): [("/-/reindex/tickets", None)],
@@ -213,6 +219,8 @@ async def bob_was_here(site: Site) -> str:
             ("gone", "other"),
         ):
             await put(bob, f"/v1/documents/@bob/tickets/{key}?wait=answered", body, f"bobs-key-{key}")
+        refused = await bob.put("/v1/documents/@bob/tickets/none", json={"state": {"title": "no body"}})
+        assert refused.json()["reason"] == "no_document"  # a dead letter
         token = (await put(bob, "/v1/documents/@bob/tickets/keyed?wait=answered", "billing", KEY)).json()["token"]
         await put(bob, "/v1/documents/@bob/tickets/b2?wait=answered", "outage", "bobs-key")
         assert (await bob.delete("/v1/documents/@bob/tickets/gone")).status_code == 200

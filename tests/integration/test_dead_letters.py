@@ -103,3 +103,50 @@ async def test_a_letter_rejected_again_while_it_was_sent_stays_unsent(store: eng
     assert await store.write(dead_letters.mark_sent, page) == 0
     assert await store.write(dead_letters.mark_sent, []) == 0
     assert [letter.attempts for letter in await store.read(dead_letters.unsent)] == [2]
+
+
+async def test_discarded_letter_is_closed_for_good(store: engine.Store):
+    """It leaves list and numbers, keeps its bytes and who closed it when, and stays so whatever comes of its event."""
+    ids = await reject(store, "not_json", "not_json", "too_large")
+    first, second, _ = await store.read(dead_letters.find)
+    assert await store.write(dead_letters.mark_redriven, first, "alice")
+
+    closed = await store.write(dead_letters.discard, ids[:2], "bob")
+    again = await store.write(dead_letters.discard, [*ids[:2], 0, 2**31, 2**63], "carol")
+    marked = await store.write(dead_letters.mark_redriven, second)
+    await store.write(writes.append, "local", [_again(first, mended=True), _again(second)])
+
+    assert (closed, again, marked) == (ids[:2], [], False)
+    assert [letter.id for letter in await store.read(dead_letters.find)] == ids[2:]
+    assert await store.read(dead_letters.counts) == {"too_large": 1}
+    found = [await store.read(dead_letters.get, each) for each in ids[:2]]
+    assert [(each.state, each.handled_by, each.raw) for each in found] == [
+        ("discarded", "bob", first.raw),
+        ("discarded", "bob", second.raw),
+    ]
+    assert all(each.created_ms <= each.handled_ms for each in found)
+    assert found[1].attempts == 2
+
+
+async def test_lists_are_small_in_both_directions(store: engine.Store):
+    """Lists hold waiting letters alone, forwards or from the newest back, with a bounded key and no value."""
+    large = replace(judged.refused(reason="not_json"), raw=Raw(b"k" * 5_000, b"v" * 100_000, (("h", b"x"),), 1))
+    await store.write(writes.append, "local", [large])
+    ids = await reject(store, "not_json", "too_large", "not_json")
+    await store.write(dead_letters.discard, [ids[1]])
+
+    forwards = await store.read(dead_letters.listed, after=ids[0], limit=2)
+    newest = await store.read(dead_letters.listed, before=2**31 - 1, limit=2)
+    rest = await store.read(dead_letters.listed, before=newest[-1].id, limit=2)
+    of_reason = await store.read(dead_letters.listed, before=2**31 - 1, reason="not_json")
+
+    assert [each.id for each in forwards] == [ids[2], ids[3]]
+    assert [each.id for each in (*newest, *rest)] == [ids[3], ids[2], ids[0]]
+    assert [each.id for each in of_reason] == [ids[3], ids[0]]
+    assert rest[0].raw == Raw(b"k" * dead_letters.KEY_BYTES_MAX, None, (), 1)
+
+
+@pytest.mark.parametrize("letter_id", [0, -1, 2**31, 2**63, 10**30])
+async def test_a_number_that_no_letter_has_is_none(store: engine.Store, letter_id: int):
+    """A number beyond what the database takes is not there, like any other, and no failure."""
+    assert await store.read(dead_letters.get, letter_id) is None
