@@ -120,9 +120,7 @@ def counts(tx: engine.Tx) -> dict[str, int]:
 
 def oldest_open_ms(tx: engine.Tx) -> int | None:
     """Return since when the oldest letter that is still somebody's business has been there; None without any."""
-    found: int | None = tx.execute(
-        sa.select(sa.func.min(_LETTERS.c.created_ms)).where(_IS_WAITING)
-    ).scalar_one()
+    found: int | None = tx.execute(sa.select(sa.func.min(_LETTERS.c.created_ms)).where(_IS_WAITING)).scalar_one()
     return found
 
 
