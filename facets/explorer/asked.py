@@ -4,11 +4,12 @@ The address is the whole state of the page: nothing is remembered elsewhere. A p
 one search has one address.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import quote, urlencode
 
-from facets.errors import InvalidQuery, nearest
+from facets.errors import InvalidQuery, likeliest, nearest
 from facets.questions import Question
 from facets.selection import ALL, FACET_SIZE_MAX, Selection, declared
 
@@ -21,6 +22,10 @@ FIRST = "first"
 _PARAMETERS_MAX = 1_000
 _PLAIN = ("min_confidence", "filter", "sort", "scope", "cursor", "page")
 _FACET = "f."
+# Of the API, which the page does not have: asked for here, they are refused and not passed over.
+_OF_API = ("limit", "counts", "at_least", "wait_ms", "facet_size", "facet_sort", "facet_min_count", "facet_mode", "mc")
+# What other sites and newsletters put behind a link, however like a question's name it is.
+_TRACKING = re.compile(r"utm_.*|mc_[ce]id|.*clid|source|ref", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +118,11 @@ class Asked:
         return f"/{self.collection}{self.query()}"
 
 
-def read(collection: str, pairs: Sequence[tuple[str, str]]) -> Asked:
+def read(collection: str, pairs: Sequence[tuple[str, str]], *, questions: Collection[str] | None = None) -> Asked:
     """Return what the parameters of an address ask for.
+
+    With the names of the collection's `questions`, parameters that mean something elsewhere (`utm_source`, `fbclid`)
+    are passed over; without, as for addresses that the page itself makes, every unknown one is refused.
 
     Raises:
         InvalidQuery: a parameter is unknown, given twice, or no number where one is needed.
@@ -132,7 +140,8 @@ def read(collection: str, pairs: Sequence[tuple[str, str]]) -> Asked:
         elif name in _PLAIN:
             plain[name] = value
         elif not name.startswith(_FACET) or name == _FACET:
-            raise _unknown(name)
+            if questions is None or _meant_for_us(name, questions):
+                raise _unknown(name)
         elif value and value not in facets.setdefault(name.removeprefix(_FACET), []):
             facets[name.removeprefix(_FACET)].append(value)
     return Asked(
@@ -148,10 +157,21 @@ def read(collection: str, pairs: Sequence[tuple[str, str]]) -> Asked:
     )
 
 
+def _meant_for_us(name: str, questions: Collection[str]) -> bool:
+    """Say whether an unknown parameter was probably meant to narrow the search: then passing it over would mislead."""
+    ours = (*_PLAIN, "back", *_OF_API, *questions)
+    if name.casefold() in ours or name.casefold().startswith((_FACET, "mc.", "facets")):
+        return True
+    return _TRACKING.fullmatch(name[:80]) is None and likeliest(name[:80], ours) is not None
+
+
 def _unknown(name: str) -> InvalidQuery:
+    shown = name[:80]
     known = ("f.QUESTION", *_PLAIN, "back")
-    hint = nearest(name[:80], known) or f" (a question is asked for as 'f.{name[:80]}')"
-    return InvalidQuery(f"the page takes no {name[:80]!r}{hint}; known: {', '.join(known)}", allowed=known)
+    hint = nearest(shown, known)
+    return InvalidQuery(
+        f"Unknown parameter {shown!r}. Filter with f.QUESTION=VALUE{hint}; known: {', '.join(known)}", allowed=known
+    )
 
 
 def _confidence(text: str) -> float | None:

@@ -63,7 +63,7 @@ class Pages:
         pairs = request.query_params.multi_items()
         problem: errors.InvalidQuery | None = None
         try:
-            asked = asked_.read(definition.name, pairs).declared(definition.questions)
+            asked = asked_.read(definition.name, pairs, questions=definition.questions).declared(definition.questions)
         except errors.InvalidQuery as error:
             asked, problem = Asked(definition.name), error
         if problem is None and not is_part(request) and _has_blanks(pairs):

@@ -124,8 +124,35 @@ def test_status_line_is_filled_exactly():
     assert parts[-1].start + parts[-1].share == 100.0
 
 
-@pytest.mark.parametrize("name", ["f.", "facets", "limit", "F.topic"])
+_OURS = ["f.", "facets", "limit", "F.topic", "topic", "Topic", "fliter", "min_conf", "mc.topic", "counts", "source"]
+
+
+@pytest.mark.parametrize("name", _OURS)
 def test_unknown_parameter_is_named(name: str):
-    """A parameter that the page does not have is refused by name."""
-    with pytest.raises(errors.InvalidQuery, match="the page takes no"):
-        asked.read("c", [(name, "x")])
+    """A parameter that looks like one of ours, and one of the API that the page does not have, is refused by name."""
+    with pytest.raises(errors.InvalidQuery) as refused:
+        asked.read("c", [(name, "x")], questions={"topic", "source"})
+
+    assert f"Unknown parameter '{name}'. Filter with f.QUESTION=VALUE" in refused.value.message
+
+
+_FOREIGN = (
+    *("utm_source", "utm_campaign", "utm_id", "fbclid", "gclid", "gbraid", "msclkid", "mc_cid", "mc_eid", "_ga", "_gl"),
+    *("ref", "source", "igshid", "_hsenc", "yclid", "li_fat_id", "trk", "v", "cache", "", "foo", "x" * 10_000),
+)
+
+
+@pytest.mark.parametrize("name", _FOREIGN, ids=lambda name: name[:20])
+def test_foreign_parameter_is_passed_over(name: str):
+    """What mail, adverts and other sites put behind a link changes nothing, also twice or like a question's name."""
+    questions = {"topic", "campaign", "click"}
+    read = asked.read("c", [("f.topic", "a"), (name, "1"), (name, "2")], questions=questions)
+
+    assert read == asked.read("c", [("f.topic", "a")])
+    assert read.address() == "/c?f.topic=a"
+
+
+def test_the_pages_own_addresses_are_read_strictly():
+    """Where only the page makes addresses, an unknown parameter is refused, whatever its name."""
+    with pytest.raises(errors.InvalidQuery, match="Unknown parameter 'utm_source'"):
+        asked.read("c", [("utm_source", "x")])
