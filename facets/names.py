@@ -23,7 +23,9 @@ DUCKDB_RESERVED = frozenset(
 )
 
 # Beside /v1/collections/{name} and the SQL tables, these are addresses and tables of our own.
-COLLECTION_RESERVED = frozenset({"answers", "v1", "mcp", "livez", "readyz", "metrics", "openapi", "docs", "static"})
+COLLECTION_RESERVED = frozenset(
+    {"answers", "v1", "mcp", "livez", "readyz", "health", "metrics", "openapi", "docs", "static"}
+)
 
 # The fields of a search request (DESIGN §8), and the object that holds the answers.
 QUESTION_RESERVED = frozenset(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BROKER_EVERY_S = 10.0
 """Between two looks at the broker, which are for `/readyz` alone."""
-QUIET = ("/livez", "/readyz", "/metrics")
+QUIET = ("/livez", "/readyz", "/health", "/metrics")
 """Routes that are asked again and again; their requests are logged at debug level."""
 
 log = structlog.get_logger(__name__)

@@ -1,6 +1,7 @@
 """The application: the API's routes over a node, and what else is served beside them."""
 
 import contextlib
+import importlib.metadata
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from facets.api import (
     models,
     problems,
     replies,
+    reply_models,
     statements,
 )
 from facets.api.access import Access
@@ -163,6 +165,28 @@ def _of_status(request: Request, error: HTTPException) -> Problem:
     return Problem("not-found", f"there is nothing at {request.url.path[:200]!r}")
 
 
+async def _index(call: Call) -> Response:
+    """Say what this server is, and where to go on; addresses with braces are templates (RFC 6570)."""
+    call.parameters(models.Nothing)
+    version = importlib.metadata.version("facetline")
+    return replies.json_reply({"name": "Facetline", "version": version, "api": VERSION, "links": _LINKS})
+
+
+_LINKS = {
+    "collections": "/v1/collections",
+    "search": "/v1/collections/{collection}/search",
+    "documents": "/v1/documents/{+uri}",
+    "events": "/v1/events/{event_id}",
+    "jobs": "/v1/jobs",
+    "sql": "/v1/sql",
+    "openapi": "/openapi.json",
+    "docs": "/docs",
+    "health": "/health",
+    "metrics": "/metrics",
+    "agents": "/mcp",
+}
+
+
 async def _openapi(call: Call) -> Response:
     """Return the OpenAPI document."""
     call.parameters(models.Nothing)
@@ -190,6 +214,16 @@ ROUTES: tuple[Declared, ...] = (
     *dead_letters.ROUTES,
     *statements.ROUTES,
     *health.ROUTES,
+    Declared(
+        "GET",
+        "/v1",
+        "get_index",
+        _index,
+        "read",
+        "Say what this server is, and where to go on",
+        {200: {replies.JSON: reply_models.Index}},
+        parameters=models.Nothing,
+    ),
     Declared(
         "GET",
         "/openapi.json",

@@ -1,6 +1,7 @@
 """The routes about the process itself: is it alive, is it ready, its metrics; and the kinds of problem."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from starlette.responses import Response
 
@@ -73,6 +74,17 @@ def _shown(check: Check) -> dict[str, str]:
     return {"name": check.name, "level": check.level, "detail": check.detail}
 
 
+_READYZ = Declared(
+    "GET",
+    "/readyz",
+    "readyz",
+    readyz,
+    None,
+    "Say whether the process can serve; `verbose` lists what was looked at",
+    {200: {replies.JSON: reply_models.Health}},
+    parameters=models.Verbose,
+    problems=("not-ready", "unauthorized", "forbidden"),
+)
 ROUTES = (
     Declared(
         "GET",
@@ -85,17 +97,8 @@ ROUTES = (
         parameters=models.Verbose,
         problems=("not-alive",),
     ),
-    Declared(
-        "GET",
-        "/readyz",
-        "readyz",
-        readyz,
-        None,
-        "Say whether the process can serve; `verbose` lists what was looked at",
-        {200: {replies.JSON: reply_models.Health}},
-        parameters=models.Verbose,
-        problems=("not-ready", "unauthorized", "forbidden"),
-    ),
+    _READYZ,
+    replace(_READYZ, path="/health", name="health", summary="The same as `/readyz`, under a name that many try first"),
     Declared(
         "GET",
         "/metrics",

@@ -315,6 +315,15 @@ class Health(BaseModel):
     checks: list[Seen] | None = None
 
 
+class Index(BaseModel):
+    """What this server is, and where to go on."""
+
+    name: str
+    version: str
+    api: str
+    links: dict[str, str]
+
+
 class ProblemKind(BaseModel):
     """A kind of problem and what to do about it."""
 

@@ -13,6 +13,7 @@ from starlette.types import Scope
 
 from facets.api.application import Part
 from facets.api.call import Service
+from facets.explorer.described import DOCUMENT, Described
 from facets.explorer.pages import Pages
 from facets.explorer.panels import Panels
 from facets.explorer.reindexing import Reindexing
@@ -41,6 +42,7 @@ def part(service: Service, *, clock: Callable[[], float] = time.monotonic) -> Pa
 
 def _routes(site: Site) -> list[BaseRoute]:
     pages, panels, jobs, signing_in = Pages(site), Panels(site), Reindexing(site), SigningIn(site)
+    described = Described(site)
     page = site.page
     return [
         Mount("/static", _Static(directory=STATIC), name="static"),
@@ -56,6 +58,8 @@ def _routes(site: Site) -> list[BaseRoute]:
         Route("/-/reindex/{collection}", page(jobs.start, form=True), methods=["POST"]),
         Route("/-/job/{id}", page(jobs.job), methods=["GET"]),
         Route("/-/job/{id}/cancel", page(jobs.cancel, form=True), methods=["POST"]),
+        Route("/docs", page(described.page), methods=["GET"]),
+        Route(DOCUMENT, page(described.document), methods=["GET"]),
         Route("/", page(pages.collections), methods=["GET"]),
         Route("/{collection}", page(pages.collection), methods=["GET"]),
         Route("/{collection}/{uri:path}", page(pages.document), methods=["GET"]),

@@ -32,7 +32,7 @@ SIGN_IN = "/-/sign-in"
 FORM_BYTES_MAX = 16 * 1024
 FOUND = 303
 # What programs ask for, whatever they accept.
-_NOT_PAGES = ("/v1/", "/mcp", "/livez", "/readyz", "/metrics", "/openapi.json", "/static/")
+_NOT_PAGES = ("/v1/", "/mcp/", "/livez/", "/readyz/", "/health/", "/metrics/", "/openapi.json/", "/static/")
 
 # Nothing inline, nothing from elsewhere, nobody may frame it. `same-origin` and not `no-referrer`: without it a
 # browser calls the origin of a form "null".
@@ -179,7 +179,7 @@ class Site:
     def problem_page(self, connection: HTTPConnection, problem: Problem) -> Response | None:
         """Return the page of a problem that nobody of ours met, for people who go by a page's address."""
         path = connection.scope["path"]
-        if path.startswith(_NOT_PAGES) or "text/html" not in connection.headers.get("accept", ""):
+        if f"{path}/".startswith(_NOT_PAGES) or "text/html" not in connection.headers.get("accept", ""):
             return None
         return self.problem(connection, problem, None)
 

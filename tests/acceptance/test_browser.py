@@ -12,6 +12,8 @@ from browser import PHONE, WIDE, Watched
 from explored import COUNTS, TOTAL, UNANSWERED
 from playwright.sync_api import Browser, expect
 
+from facets.api.application import ROUTES
+
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
@@ -280,6 +282,31 @@ def test_pages_are_accessible(chromium: Browser, served: str, look: str):
             found[name] += [("too wide", width)] if width > 0 else []
 
     assert {name: problems for name, problems in found.items() if problems} == {}
+
+
+def test_docs_show_the_api_and_try_it_out(seen: Watched):
+    """`/docs` lists each route under its name and sends a request with a facet that the server takes."""
+    page = seen.page
+    page.goto("/docs")
+    expect(page.locator(".opblock")).to_have_count(len(ROUTES))
+    page.locator("#operations-collections-search").get_by_role("button").first.click()
+    block = page.locator("#operations-collections-search")
+    block.locator("tr[data-param-name=collection] input").fill("support")
+    block.locator("tr[data-param-name=f] textarea").fill('{"f.topic": "billing"}')
+    block.locator("tr[data-param-name=mc] textarea").fill("{}")
+    block.get_by_role("button", name="Execute").click()
+
+    expect(block.locator(".live-responses-table .response-col_status").last).to_contain_text("200")
+    expect(block.locator(".live-responses-table")).to_contain_text(f'"total": {COUNTS["billing"]}')
+    assert "f.topic=billing" in block.locator(".request-url").inner_text()
+
+
+def test_docs_without_javascript_lead_to_the_document(plain: Watched):
+    """Without JavaScript `/docs` leads to the OpenAPI document."""
+    plain.page.goto("/docs")
+    address = plain.page.get_by_role("link", name="the OpenAPI document").get_attribute("href")
+
+    assert plain.page.request.get(str(address)).json()["openapi"] == "3.1.0"
 
 
 def test_phone_folds_the_facets_away(chromium: Browser, served: str):

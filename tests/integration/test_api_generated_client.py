@@ -165,6 +165,8 @@ def test_refusal_is_a_problem(client: Any):
         ("jobs.list_jobs", []),
         ("health.livez", []),
         ("health.readyz", []),
+        ("health.health", []),
+        ("application.get_index", []),
         ("health.get_problem_kind", ["busy"]),
         ("application.get_openapi", []),
     ],

@@ -24,7 +24,7 @@ ADDRESSES = {
     "id": "1",
     "name": "busy",
 }
-OPEN = {"/livez", "/readyz"}
+OPEN = {"/livez", "/readyz", "/health"}
 URL = "http://127.0.0.1:8080"
 
 

@@ -1,6 +1,7 @@
 """The page over HTTP: what each address shows, as HTML, without a browser."""
 
 import asyncio
+import importlib.metadata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -478,3 +479,53 @@ def _send(client: httpx.Client, page: str, address: str) -> httpx.Response:
     sent = client.post(address, data=fields)
     assert sent.status_code == 303, sent.text
     return sent
+
+
+@pytest.mark.parametrize("accept", ["*/*", "application/json", "text/html,application/xhtml+xml"])
+def test_addresses_of_programs_are_json(client: httpx.Client, accept: str):
+    """`/v1` and `/health` are JSON whatever is accepted, and so are their problems; no page takes their names."""
+    headers = {"Accept": accept}
+    index, health = client.get("/v1", headers=headers), client.get("/health", headers=headers)
+    problems = [client.get(address, headers=headers) for address in ("/v1?x=y", "/health?x=y", "/v1/", "/v1/nothing")]
+
+    assert index.json()["links"]["search"] == "/v1/collections/{collection}/search"
+    assert index.json()["version"] == importlib.metadata.version("facetline")
+    assert health.json() == client.get("/readyz", headers=headers).json()
+    assert {each.headers["content-type"] for each in problems} == {"application/problem+json"}
+    assert [each.status_code for each in problems] == [400, 400, 404, 404]
+
+
+def test_links_of_the_index_lead_somewhere(client: httpx.Client):
+    """Each link of `/v1` that is no template and no POST is answered."""
+    links = client.get("/v1").json()["links"]
+    read = {name: link for name, link in links.items() if "{" not in link and name not in {"sql", "agents"}}
+
+    assert {name: client.get(link).status_code for name, link in read.items()} == dict.fromkeys(read, 200)
+    assert client.get(links["sql"]).status_code == 405
+
+
+def test_the_page_of_the_api_runs_its_own_files_alone(client: httpx.Client):
+    """`/docs` allows scripts and styles of this server alone; its files are there, with a licence and without maps."""
+    shown = client.get("/docs")
+    policy = shown.headers["content-security-policy"]
+    files = [each.attributes["src"] for each in parse(shown.text).all("script")]
+    files += [each.attributes["href"] for each in parse(shown.text).all("link")]
+    replies = [client.get(each) for each in files]
+
+    assert "script-src 'self'; style-src 'self'; img-src 'self' data:;" in policy
+    assert "unsafe" not in policy
+    assert all(each.startswith("/static/") for each in files)
+    assert {each.status_code for each in replies} == {200}
+    assert [each for each in replies if "sourceMappingURL" in each.text] == []
+    assert "Apache License" in client.get("/static/swagger-ui.LICENSE.txt").text
+
+
+def test_page_ignores_parameters_of_other_sites(client: httpx.Client):
+    """`utm_source` and `fbclid` change nothing on the page; a question without `f.` is refused with the way out."""
+    plain = _page(client, "/support?f.topic=billing")
+    tracked = _page(client, "/support?utm_source=mail&f.topic=billing&fbclid=x")
+    refused = _page(client, "/support?topic=billing&utm_source=mail", 400)
+
+    assert _total(tracked) == _total(plain) == COUNTS["billing"]
+    assert "Unknown parameter 'topic'. Filter with f.QUESTION=VALUE" in refused.one(role="alert").text
+    assert client.get("/v1/collections/support/search?utm_source=mail").status_code == 400

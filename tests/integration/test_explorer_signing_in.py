@@ -246,3 +246,19 @@ def test_cookie_opens_the_page_alone(guarded: Guarded, enter: Enter):
 
     assert client.get("/v1/collections").status_code == 401
     assert client.get("/-/json/support").json()["total"] == 3
+
+
+def test_the_api_is_described_to_who_may_read(guarded: Guarded, enter: Enter):
+    """`/docs` and its document ask to sign in, are refused without `read`, and take no session for the API itself."""
+    with httpx.Client(base_url=guarded.page.url) as nobody:
+        away = {address: nobody.get(address).headers.get("location") for address in ("/docs", "/-/openapi.json")}
+    writer, reader, alice = enter("writer"), enter("reader"), enter("alice")
+    refused = [writer.get(address).status_code for address in away]
+    found = reader.get("/-/openapi.json")
+
+    assert away == {"/docs": "/-/sign-in?next=%2Fdocs", "/-/openapi.json": "/-/sign-in?next=%2F-%2Fopenapi.json"}
+    assert refused == [403, 403]
+    assert reader.get("/docs").status_code == alice.get("/docs").status_code == 200
+    assert found.json() == alice.get("/-/openapi.json").json()
+    assert "/v1/documents/{uri}" in found.json()["paths"]
+    assert reader.get("/openapi.json").status_code == 401
