@@ -179,7 +179,8 @@ class Node(Protocol):
 
         `{"counts": {status: n}, "failed": {reason: n}, "outdated": n, "lag": {"events": n, "seconds": s},
         "oldest_pending_s": s or null, "evaluator": {"name", "kind", "model", "state", "said"},
-        "spend": {"calls", "tokens", "usd", "usd_max"} of today}`; `state` is `ok`, `paused`, `stopped` or `unknown`.
+        "spend": {"calls", "tokens", "usd", "usd_max"} of today}`; `state` is `ok`, `paused`, `stopped`,
+        `absent` (documents wait and no process asks the evaluator) or `unknown` (no process asks it, and none waits).
         """
 
     async def failures(self, caller: Caller, collection: str, *, limit: int) -> list[dict[str, Any]]:

@@ -167,28 +167,13 @@ def oldest_pending(tx: engine.Tx, collections: Mapping[str, str]) -> dict[str, i
     return {name: min(moments) for name, moments in sorted(found.items())}
 
 
-@dataclass(frozen=True, slots=True)
-class Unasked:
-    """Documents that are due: how many, since when the oldest one waits, and whether any is being asked about."""
-
-    documents: int
-    since_ms: int
-    asked: bool
-
-
-def unasked(tx: engine.Tx) -> Unasked | None:
-    """Return what waits for a worker; None when nothing is due.
-
-    Raises:
-        StoreUnavailable: it took longer than `LIMIT_S`.
-    """
-    with tx.limited(LIMIT_S):
-        due = sa.and_(_FREE, _C.due_ms <= tx.now_ms)
-        row = tx.execute(
-            sa.select(sa.func.count().label("due"), sa.func.min(_C.cleared_ms).label("at")).where(due)
-        ).one()
-        asked = tx.execute(sa.select(_C.uri).where(_CLAIMED, _C.lease_until_ms > tx.now_ms).limit(1)).first()
-        return Unasked(row.due, row.at, asked is not None) if row.due else None
+def pending(tx: engine.Tx, most: int) -> int:
+    """Count pending documents, due, put off or claimed, up to `most`."""
+    found = 0
+    for place in (_FREE, _CLAIMED):
+        rows = sa.select(sa.literal(1)).select_from(_DOCUMENTS).where(place).limit(most).subquery()
+        found += int(tx.execute(sa.select(sa.func.count()).select_from(rows)).scalar_one())
+    return min(found, most)
 
 
 def oldest_of(tx: engine.Tx, collection: str, scope: str | None) -> int | None:

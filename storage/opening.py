@@ -15,7 +15,7 @@ from sqlalchemy import exc
 from facets import errors
 from storage import engine, postgres, sqlite_files, store_lock, tables
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
 """Every schema that this version can bring up to date, oldest first; the last one is what it works with.
 
 Kept here so that a command finds an up-to-date store without importing alembic. A test compares it with the files.

@@ -374,6 +374,18 @@ TROUBLES = Table(
 )
 """An evaluator that does not answer, as a process last told it."""
 
+PROCESSES = Table(
+    "processes",
+    METADATA,
+    _column("id", BYTE_ORDER, key=True),
+    _column("kind", String),
+    _column("host", String),
+    _column("pid", BigInteger),
+    _column("started_ms", BigInteger),
+    _column("seen_ms", BigInteger),
+)
+"""A process that asks evaluators: `id` is its name in claims, `host` and `pid` are for people."""
+
 CREDENTIALS = Table(
     "credentials",
     METADATA,

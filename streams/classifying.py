@@ -3,6 +3,7 @@ together. When one of them dies, so does the work in whose name they run: nothin
 """
 
 import asyncio
+import contextlib
 import socket
 import uuid
 from collections.abc import AsyncIterator, Mapping
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from facets import errors
-from storage import job_keys, jobs, memo, outcomes, spend
+from storage import job_keys, jobs, memo, outcomes, processes, spend
 from storage.engine import Store
 from streams.calls import Assignment
 from streams.project import Project
@@ -59,17 +60,20 @@ async def classifying(
     grace_s: float,
     memo_rows_max: int,
     stop: asyncio.Event | None = None,
+    kind: processes.Kind = "command",
 ) -> AsyncIterator[Classifying]:
     """Run the side chain while the body runs; at its end running calls get `grace_s` seconds, then are released.
 
-    `stop` lets the caller say so earlier, while the body ends its own work.
+    `stop` lets the caller say so earlier, while the body ends its own work. `kind` is what this process is to others.
     Cancelling the body drains as well; cancelling it once more ends the calls at once.
     """
-    work = _made(store, assigned, grace_s)
+    owner = owner_name()
+    work = _made(store, assigned, grace_s, owner)
     stop = stop or asyncio.Event()
     tasks = [
         asyncio.create_task(work.side_chain.run(stop), name="side-chain"),
         asyncio.create_task(work.reindexer.run(stop), name="reindexer"),
+        asyncio.create_task(_beat(store, owner, kind, stop), name="heartbeat"),
         asyncio.create_task(_keep_house(store, stop, memo_rows_max), name="housekeeping"),
     ]
     work.tasks.extend(tasks)
@@ -98,9 +102,8 @@ async def classifying(
         raise died[0]
 
 
-def _made(store: Store, assigned: Mapping[str, Assignment], grace_s: float) -> Classifying:
+def _made(store: Store, assigned: Mapping[str, Assignment], grace_s: float, owner: str) -> Classifying:
     """Make both parts known to each other: cleared documents wake the chain, answers call for the next turns."""
-    owner = owner_name()
     listening: list[Reindexer] = []
 
     def settled() -> None:
@@ -123,6 +126,29 @@ async def _ended(tasks: list[asyncio.Task[None]]) -> None:
         raise
 
 
+async def _beat(store: Store, owner: str, kind: processes.Kind, stop: asyncio.Event) -> None:
+    """Let others see that this process answers, until it stops; a command only if it takes longer than a moment."""
+    if kind != "worker":
+        await _stopped(stop, processes.BEAT_S)
+    seen = False
+    while not stop.is_set():
+        try:
+            await store.write(processes.beat, owner, kind)
+            seen = True
+        except errors.StoreUnavailable as error:
+            log.debug("heartbeat_missed", error=error.message)
+        await _stopped(stop, processes.BEAT_S)
+    if seen and not store.silent:
+        with contextlib.suppress(errors.StoreUnavailable):  # then the row ends by itself
+            await store.write(processes.leave, owner)
+
+
+async def _stopped(stop: asyncio.Event, limit_s: float) -> None:
+    """Wait for a stop, for so long at most."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), limit_s)
+
+
 async def _keep_house(store: Store, stop: asyncio.Event, memo_rows_max: int) -> None:
     """Drop what is old: outcomes, jobs and their keys, remembered answers beyond the bound, marks of the ledger.
 
@@ -141,7 +167,4 @@ async def _keep_house(store: Store, stop: asyncio.Event, memo_rows_max: int) -> 
             await store.write(spend.purge_marks)
         except errors.StoreUnavailable as error:
             log.warning("housekeeping_put_off", error=error.message)
-        try:
-            await asyncio.wait_for(stop.wait(), HOUSEKEEPING_EVERY_S)
-        except TimeoutError:
-            continue
+        await _stopped(stop, HOUSEKEEPING_EVERY_S)

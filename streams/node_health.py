@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from facets.node import Check, Level
-from streams import standstill
+from storage import processes
+from streams import answering, standstill
 from streams.health import stalled
 from streams.live_views import LiveViews
 from streams.stats import MEND
@@ -31,11 +32,13 @@ ENDED = "the views are not kept current any more, which is a fault of ours: star
 class Standing:
     """What is known of the process itself: whether it was told to stop, and what the broker said last.
 
-    `broker` None: there is none, or it was not asked yet; "" says that it answers.
+    `broker` None: there is none, or it was not asked yet; "" says that it answers. `workers` None: this process asks
+    evaluators itself, or the store was not asked yet, or does not say.
     """
 
     stopping: bool = False
     broker: str | None = None
+    workers: processes.Answering | None = None
 
 
 def alive(views: LiveViews, following: bool, work_dead: Sequence[str]) -> list[Check]:
@@ -57,6 +60,7 @@ async def ready(pipeline: "Pipeline", views: LiveViews, standing: Standing, *, f
         _store(views, pipeline.settings.runtime),
         *_working(pipeline),
         *_broker(standing),
+        *_workers(standing),
         view,
         _definitions(pipeline, views),
     ]
@@ -96,6 +100,14 @@ def _broker(standing: Standing) -> list[Check]:
     if not standing.broker:
         return [Check("broker", "ok", "answers")]
     return [Check("broker", "degraded", f"{standing.broker}; searches go on, writes are refused")]
+
+
+def _workers(standing: Standing) -> list[Check]:
+    """Say whether documents wait that no process asks about: this one would serve them, and they never come."""
+    found = standing.workers
+    if found is None:
+        return []
+    return [Check("workers", "degraded" if answering.is_amiss(found) else "ok", answering.says(found))]
 
 
 def _view(views: LiveViews) -> Check:

@@ -10,15 +10,16 @@ from facets import overview
 from facets.definitions import Definition
 from facets.documents import Status
 from facets.node import Caller
-from storage import census, documents, spend
+from storage import census, documents, processes, spend
 from storage.engine import Tx
-from streams import standstill
+from streams import answering, standstill
 from streams.live_views import LiveViews
 
 if TYPE_CHECKING:
     from streams.pipeline import Pipeline
 
-EvaluatorState = Literal["ok", "paused", "stopped", "unknown"]
+EvaluatorState = Literal["ok", "paused", "stopped", "absent", "unknown"]
+"""`absent`: documents wait and no worker is running; `unknown`: none is running, and none waits."""
 FAILURES_MAX = 1_000
 
 
@@ -51,6 +52,7 @@ async def strip(pipeline: "Pipeline", views: LiveViews, definition: Definition, 
     waiting_ms = await pipeline.store.read(_oldest, definition.name, caller.scope)
     everything = caller.scope is None
     stale = views.problem is not None
+    pending = found["counts"][Status.PENDING]
     return {
         **found,
         "lag": {
@@ -58,7 +60,7 @@ async def strip(pipeline: "Pipeline", views: LiveViews, definition: Definition, 
             "seconds": round(views.age_s() or 0.0, 3) if stale else 0.0,
         },
         "oldest_pending_s": None if waiting_ms is None else round(waiting_ms / 1000, 1),
-        "evaluator": await _evaluator(pipeline, definition, told=everything),
+        "evaluator": await _evaluator(pipeline, definition, pending, told=everything),
         "spend": await _spend(pipeline, definition) if everything else dict.fromkeys(_SPENT),
     }
 
@@ -80,15 +82,17 @@ async def failures(
 _SPENT = ("calls", "tokens", "usd", "usd_max")
 
 
-async def _evaluator(pipeline: "Pipeline", definition: Definition, *, told: bool) -> dict[str, Any]:
-    stands = await standstill.of(pipeline, definition.name)
-    state: EvaluatorState = "ok" if stands is None else "stopped" if stands.lasts else "paused"
-    said = None
-    if stands is not None:
-        workers = pipeline.settings.runtime == "kafka"
-        said = stands.says(None, workers=workers) if told else "it does not answer now; documents wait"
+async def _evaluator(pipeline: "Pipeline", definition: Definition, pending: int, *, told: bool) -> dict[str, Any]:
     known = {"name": definition.evaluator, "kind": definition.kind, "model": definition.model}
-    return {**known, "state": state, "said": said}
+    workers = pipeline.settings.runtime == "kafka"
+    if workers and not await pipeline.store.read(processes.living):
+        state: EvaluatorState = "absent" if pending else "unknown"
+        return {**known, "state": state, "said": answering.START if pending and told else None}
+    stands = await standstill.of(pipeline, definition.name)
+    if stands is None:
+        return {**known, "state": "ok", "said": None}
+    said = stands.says(None, workers=workers) if told else "it does not answer now; documents wait"
+    return {**known, "state": "stopped" if stands.lasts else "paused", "said": said}
 
 
 async def _spend(pipeline: "Pipeline", definition: Definition) -> dict[str, Any]:

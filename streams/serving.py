@@ -15,7 +15,7 @@ import structlog
 from facets import errors
 from facets.api.limits import Limits
 from facets.loopback import is_loopback
-from storage import credentials
+from storage import credentials, processes
 from streams import wiring
 from streams.node import PipelineNode, open_node
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 BROKER_EVERY_S = 10.0
 """Between two looks at the broker, which are for `/readyz` alone."""
+WORKERS_EVERY_S = 5.0
+"""The same for the rows of workers, which renew them as often: so 20 s after its end one is missed."""
 QUIET = ("/livez", "/readyz", "/health", "/metrics")
 """Routes that are asked again and again; their requests are logged at debug level."""
 
@@ -69,7 +71,7 @@ async def serving(settings: "Settings", host: str, *, secret: str = "") -> Async
                 f"host {host} can be reached by others, and there is no token yet: make one with 'facetline token"
                 " create --rights read', or serve on 127.0.0.1"
             )
-        async with open_node(pipeline, loopback=loopback, secret=secret) as node, _watching_broker(settings, node):
+        async with open_node(pipeline, loopback=loopback, secret=secret) as node, _watching(settings, node):
             limits = Limits()
             yield Serving(node, _application(settings, node, loopback=loopback, limits=limits), limits)
 
@@ -96,24 +98,38 @@ def _application(settings: "Settings", node: PipelineNode, *, loopback: bool, li
 
 
 @contextlib.asynccontextmanager
-async def _watching_broker(settings: "Settings", node: PipelineNode) -> AsyncIterator[None]:
-    """Keep what the broker says for `/readyz`, while the body runs."""
+async def _watching(settings: "Settings", node: PipelineNode) -> AsyncIterator[None]:
+    """Keep what the broker and the workers' rows say for `/readyz`, while the body runs: no request waits for them."""
     if settings.runtime == "local":
         yield
         return
-    from streams import broker_probe
-
-    async def watch() -> None:
-        while True:
-            try:
-                node.standing.broker = await broker_probe.why_unreachable(settings.kafka)
-            except Exception as error:  # noqa: BLE001 (the next look may do better; until then readiness says it)
-                node.standing.broker = f"cannot be looked at ({type(error).__name__})"
-            await asyncio.sleep(BROKER_EVERY_S)
-
-    watching = asyncio.create_task(watch(), name="broker: watch")
+    watching = [
+        asyncio.create_task(_watch_broker(settings, node), name="broker: watch"),
+        asyncio.create_task(_watch_workers(node), name="workers: watch"),
+    ]
     try:
         yield
     finally:
-        watching.cancel()
-        await asyncio.wait({watching})
+        for task in watching:
+            task.cancel()
+        await asyncio.wait(watching)
+
+
+async def _watch_broker(settings: "Settings", node: PipelineNode) -> None:
+    from streams import broker_probe
+
+    while True:
+        try:
+            node.standing.broker = await broker_probe.why_unreachable(settings.kafka)
+        except Exception as error:  # noqa: BLE001 (the next look may do better; until then readiness says it)
+            node.standing.broker = f"cannot be looked at ({type(error).__name__})"
+        await asyncio.sleep(BROKER_EVERY_S)
+
+
+async def _watch_workers(node: PipelineNode) -> None:
+    while True:
+        try:
+            node.standing.workers = await node.pipeline.store.read(processes.answering)
+        except Exception:  # noqa: BLE001 (the check of the store says what is wrong; the next look may do better)
+            node.standing.workers = None
+        await asyncio.sleep(WORKERS_EVERY_S)

@@ -63,7 +63,11 @@ async def open_pipeline(
                 yield pipeline
                 return
             async with classifying(
-                store, assignments(project), grace_s=settings.grace_s, memo_rows_max=settings.memo_rows_max
+                store,
+                assignments(project),
+                grace_s=settings.grace_s,
+                memo_rows_max=settings.memo_rows_max,
+                kind="serve" if serves else "command",
             ) as work:
                 pipeline.work = work
                 writer.wake = work.side_chain.wake

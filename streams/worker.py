@@ -88,6 +88,7 @@ async def _run(members: Members, store: Store, stop: asyncio.Event, on_ready: Ca
             grace_s=settings.grace_s,
             memo_rows_max=settings.memo_rows_max,
             stop=stop,
+            kind="worker",
         ) as work,
     ):
         worker = WriteWorker(

@@ -1,7 +1,7 @@
 """How a collection stands: the counts by status and the pipeline strip, as the page shows them. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from facets.explorer import numbers
@@ -9,11 +9,14 @@ from facets.explorer import numbers
 # In the order in which they are drawn; deleted documents are not there for a reader.
 STATUSES = ("indexed", "pending", "failed", "empty")
 _SAID = {"indexed": "answered", "pending": "being asked", "failed": "failed", "empty": "blank"}
+# A state in which pending documents are not being asked about, and nothing else says so.
+_ABSENT = "absent"
 _EVALUATOR = {
     "ok": "answering",
     "paused": "paused",
     "stopped": "stopped",
-    "unknown": "not running here",
+    "absent": "not asked",
+    "unknown": "not asked: no worker is running",
 }
 # How often the strip asks for news while something moves, and while nothing does (seconds).
 BUSY_S = 2
@@ -33,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """The pipeline strip; `every_s` is when to look again."""
+    """The pipeline strip; `every_s` is when to look again, `warning` what a person must do."""
 
     parts: list[Part]
     total: int
@@ -47,6 +50,7 @@ class Strip:
     state: str
     state_said: str
     why: str
+    warning: str
     spend: str
     calls: int
     every_s: int
@@ -68,17 +72,18 @@ def parts(counts: Mapping[str, int]) -> list[Part]:
 def strip(given: Mapping[str, Any]) -> Strip:
     """Return the strip out of the node's own."""
     counts = given["counts"]
-    found = parts(counts)
     waiting = counts.get("pending", 0)
     oldest = given.get("oldest_pending_s")
     evaluator = given["evaluator"]
+    absent = evaluator["state"] == _ABSENT
+    found = [replace(part, said="waiting") if absent and part.status == "pending" else part for part in parts(counts)]
     spend = given["spend"]
     events = given["lag"].get("events") or 0
     moving = bool(waiting or events)
     return Strip(
         parts=found,
         total=sum(part.count for part in found),
-        pending=f"oldest waits {numbers.seconds(oldest)}" if waiting and oldest is not None else "",
+        pending=f"oldest waits {numbers.seconds(oldest)}" if waiting and oldest is not None and not absent else "",
         failed=counts.get("failed", 0),
         reasons=_reasons(given["failed"]),
         outdated=given.get("outdated") or 0,
@@ -87,11 +92,19 @@ def strip(given: Mapping[str, Any]) -> Strip:
         model=evaluator.get("model") or evaluator.get("kind") or "",
         state=evaluator["state"],
         state_said=_EVALUATOR.get(evaluator["state"], evaluator["state"]),
-        why=evaluator.get("said") or "",
+        why="" if absent else evaluator.get("said") or "",
+        warning=_warning(waiting, oldest, evaluator.get("said")) if absent else "",
         spend=_spend(spend.get("usd"), spend.get("usd_max")),
         calls=spend.get("calls") or 0,
         every_s=BUSY_S if moving else QUIET_S,
     )
+
+
+def _warning(waiting: int, oldest_s: float | None, way_out: str | None) -> str:
+    """Say that no worker is running, what waits for one, for how long, and the way out where it is told."""
+    documents = f"{numbers.count(waiting)} document{' waits' if waiting == 1 else 's wait'} for an answer"
+    since = "" if oldest_s is None else f", the oldest for {numbers.seconds(oldest_s)}"
+    return f"No worker is running: {documents}{since}{f'; {way_out}' if way_out else ''}."
 
 
 def _reasons(failed: Mapping[str, int]) -> list[str]:

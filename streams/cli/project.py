@@ -332,7 +332,7 @@ async def _check_worker(settings: "Settings") -> str:
     """Ask the worker of this machine, if there is one, how it is; without one nothing may be left waiting.
 
     Raises:
-        FatalError: it is not ready; or none answers here, and documents wait that no process is asking about.
+        FatalError: it is not ready; or none is running, here or elsewhere, and documents wait.
     """
     import asyncio
 
@@ -351,23 +351,23 @@ async def _check_worker(settings: "Settings") -> str:
 
 
 async def _none_answers(settings: "Settings", said: str) -> str:
-    """Return what is known of workers elsewhere: their claims are in the store."""
+    """Return what the store knows of workers elsewhere.
+
+    Raises:
+        FatalError: there is none, and documents wait.
+    """
     from facets import errors
-    from storage import census, serial
-    from streams import wiring
+    from storage import processes
+    from streams import answering, wiring
 
     try:
         async with wiring.open_store(settings, create=False) as store:
-            found = await store.read(census.unasked)
+            found = await store.read(processes.answering)
     except errors.NotFound:
         return said
-    if found is None:
-        return f"{said}; no document waits"
-    since = serial.moment(found.since_ms).strftime("%Y-%m-%d %H:%M:%S UTC")
-    waits = f"{found.documents} document{'s wait' if found.documents != 1 else ' waits'} since {since}"
-    if found.asked:
-        return f"{said}; {waits}, and one elsewhere is asking"
-    raise errors.FatalError(f"{said}; {waits}, and no process is asking: start 'facetline worker'")
+    if answering.is_amiss(found):
+        raise errors.FatalError(f"{said}; {answering.says(found)}")
+    return f"{said}; {answering.says(found)}"
 
 
 def _ready_page(url: str) -> dict[str, Any] | None:

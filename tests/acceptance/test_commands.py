@@ -502,7 +502,7 @@ def test_doctor_fails_where_documents_wait_for_no_worker(place: Place):
     [before], [after] = ([line for line in done.lines if line["check"] == "worker"] for done in (idle, waiting))
     assert (before["ok"], "no document waits" in before["detail"]) == (True, True)
     assert (after["ok"], waiting.code) == (False, 1)
-    assert "1 document waits since 20" in after["detail"]
+    assert "1 document waits for its answers since 20" in after["detail"]
     assert "start 'facetline worker'" in after["detail"]
 
 

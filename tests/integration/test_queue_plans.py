@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 import stored
 
-from storage import engine, feed, jobs, memo, queue
+from storage import engine, feed, jobs, memo, processes, queue
 
 LARGE = ("documents", "bodies", "memo", "job_items")
 # What may be read from end to end: indexes that hold little, or of which a limit or the question itself needs all.
@@ -27,7 +27,7 @@ async def store(sqlite_url: str) -> AsyncIterator[engine.Store]:
 
 
 async def work(store: engine.Store) -> None:
-    """Run every statement of the queue, the feed and jobs."""
+    """Run every statement of the queue, the feed, jobs and processes."""
     failed, retried, released, *others = (await store.write(stored.claimed, reindex_slots_min=3)).claims
     await store.write(stored.answer_all, others)
     await store.write(queue.fail, [queue.Failed(failed.uri, failed.indexed_as, failed.attempt, "refused", "no")])
@@ -58,6 +58,8 @@ async def work(store: engine.Store) -> None:
     await store.write(stored.answer_all, (await store.write(stored.claimed)).claims)
     await store.write(stored.write, {"notes/1": "rewritten"})
     await store.write(memo.prune, 3, 5)
+    await store.write(processes.beat, "me", "worker")
+    await store.read(processes.answering)
 
 
 def bad_steps(plan: list[str]) -> list[str]:

@@ -1,5 +1,7 @@
 """The page's pure parts: addresses, numbers, sessions."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -122,6 +124,48 @@ def test_status_line_is_filled_exactly():
 
     assert [part.start for part in parts] == [0.0, 33.33, 50.0, 50.0]
     assert parts[-1].start + parts[-1].share == 100.0
+
+
+@pytest.mark.parametrize(
+    ("pending", "oldest_s", "way_out", "warning"),
+    [
+        (1, 42.0, "start it", "No worker is running: 1 document waits for an answer, the oldest for 42 s; start it."),
+        (1_200, 9_000, None, "No worker is running: 1,200 documents wait for an answer, the oldest for 2 h."),
+        (3, None, None, "No worker is running: 3 documents wait for an answer."),
+    ],
+)
+def test_a_missing_worker_is_a_warning_in_words(
+    pending: int, oldest_s: float | None, way_out: str | None, warning: str
+):
+    """Where documents wait and no process asks about them the strip says so, and calls them waiting."""
+    given = _standing("absent", pending) | {"oldest_pending_s": oldest_s}
+    given["evaluator"] = {**given["evaluator"], "said": way_out}
+    strip = standing.strip(given)
+
+    assert (strip.warning, strip.state_said, strip.why) == (warning, "not asked", "")
+    assert [part.said for part in strip.parts] == ["answered", "waiting", "failed", "blank"]
+
+
+@pytest.mark.parametrize("state", ["ok", "paused", "stopped", "unknown"])
+def test_no_other_state_is_a_missing_worker(state: str):
+    """An evaluator that is away, or that nobody needs, is no warning about workers."""
+    strip = standing.strip(_standing(state, 2))
+
+    assert strip.warning == ""
+    assert strip.parts[1].said == "being asked"
+
+
+def _standing(state: str, pending: int) -> dict[str, Any]:
+    """Return what the node says of a collection."""
+    return {
+        "counts": {"indexed": 1, "pending": pending, "failed": 0, "empty": 0},
+        "failed": {},
+        "outdated": 0,
+        "lag": {"events": 0, "seconds": 0.0},
+        "oldest_pending_s": 1.0,
+        "evaluator": {"name": "triage", "kind": "chat", "model": "m", "state": state, "said": None},
+        "spend": {"calls": 0, "tokens": 0, "usd": None, "usd_max": None},
+    }
 
 
 _OURS = ["f.", "facets", "limit", "F.topic", "topic", "Topic", "fliter", "min_conf", "mc.topic", "counts", "source"]
