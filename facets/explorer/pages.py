@@ -14,7 +14,7 @@ from facets.api.problems import of_error
 from facets.definitions import Definition
 from facets.documents import Status
 from facets.explorer import asked as asked_
-from facets.explorer import hits, numbers, orders, sidebar, standing
+from facets.explorer import hits, letters, numbers, orders, sidebar, standing
 from facets.explorer.asked import Asked
 from facets.explorer.site import Site, Visitor, is_part
 from facets.node import Caller
@@ -55,7 +55,8 @@ class Pages:
             for each in listed
             if each["name"] in definitions.by_name
         ]
-        return self._site.render(request, "collections.html", visitor, collections=shown)
+        waiting = await letters.waiting(self._node, visitor)
+        return self._site.render(request, "collections.html", visitor, collections=shown, letters=waiting)
 
     async def collection(self, request: Request, visitor: Visitor) -> Response:
         """Show the documents of a collection that the address asks for."""

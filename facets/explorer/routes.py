@@ -14,6 +14,7 @@ from starlette.types import Scope
 from facets.api.application import Part
 from facets.api.call import Service
 from facets.explorer.described import DOCUMENT, Described
+from facets.explorer.letters import Letters
 from facets.explorer.pages import Pages
 from facets.explorer.panels import Panels
 from facets.explorer.reindexing import Reindexing
@@ -43,6 +44,7 @@ def part(service: Service, *, clock: Callable[[], float] = time.monotonic) -> Pa
 def _routes(site: Site) -> list[BaseRoute]:
     pages, panels, jobs, signing_in = Pages(site), Panels(site), Reindexing(site), SigningIn(site)
     described = Described(site)
+    letters = Letters(site)
     page = site.page
     return [
         Mount("/static", _Static(directory=STATIC), name="static"),
@@ -60,6 +62,10 @@ def _routes(site: Site) -> list[BaseRoute]:
         Route("/-/job/{id}/cancel", page(jobs.cancel, form=True), methods=["POST"]),
         Route("/docs", page(described.page), methods=["GET"]),
         Route(DOCUMENT, page(described.document), methods=["GET"]),
+        Route("/-/dead-letters", page(letters.listed), methods=["GET"]),
+        Route("/-/dead-letters/{id}", page(letters.shown), methods=["GET"]),
+        Route("/-/dead-letters/{id}/redrive", page(letters.redrive, form=True), methods=["POST"]),
+        Route("/-/dead-letters/{id}/discard", page(letters.discard, form=True), methods=["POST"]),
         Route("/", page(pages.collections), methods=["GET"]),
         Route("/{collection}", page(pages.collection), methods=["GET"]),
         Route("/{collection}/{uri:path}", page(pages.document), methods=["GET"]),

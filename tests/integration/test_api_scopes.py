@@ -127,6 +127,8 @@ def reads(bobs_token: str) -> dict[tuple[str, str], list[tuple[str, Any]]]:
             ("GET", f"/-/{part}/{{collection}}"): [(f"/-/{part}/{each}", None) for each in pages]
             for part in ("strip", "sql", "json", "csv", "failed", "reindex")
         },
+        ("GET", "/-/dead-letters"): [("/-/dead-letters", None)],
+        ("GET", "/-/dead-letters/{id}"): [("/-/dead-letters/1", None)],
         ("GET", "/-/job/{id}"): [("/-/job/00000000-0000-0000-0000-000000000000", None)],
         ("GET", "/-/sign-in"): [],  # shows nothing that is in the store
         ("*", "/static"): [],  # files
@@ -160,6 +162,10 @@ def writes() -> dict[tuple[str, str], list[tuple[str, Any]]]:
         ("POST", "/-/sign-in"): [],  # a form, which has a mark that nobody can foresee
         ("POST", "/-/sign-out"): [],
         ("POST", "/-/reindex/{collection}"): [("/-/reindex/tickets", None)],
+        **{
+            ("POST", f"/-/dead-letters/{{id}}/{each}"): [(f"/-/dead-letters/1/{each}", None)]
+            for each in ("redrive", "discard")
+        },
         ("POST", "/-/job/{id}/cancel"): [("/-/job/00000000-0000-0000-0000-000000000000/cancel", None)],
     }
 
@@ -273,13 +279,15 @@ async def answers(site: Site, bobs_token: str) -> dict[str, str]:
 
 
 TOOK = re.compile(r'"took_ms":[\d.]+')
+EVENT_ID = re.compile(r'"event_id":"[0-9a-f]{8}-[0-9a-f-]{27}"')  # made for a write without a key
 MOMENT = re.compile(r"2\d{3}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| UTC)?|\d\d:\d\d:\d\d UTC")
 
 
 def shown(reply: httpx.Response, *, written: bool) -> str:
     """Return a reply whole, without what cannot be the same twice: see the module. `written`: alice has written now."""
     headers = dict(reply.headers)
-    text, found = TOOK.subn('"took_ms":0', reply.text)
+    text = EVENT_ID.sub('"event_id":"…"', reply.text)
+    text, found = TOOK.subn('"took_ms":0', text)
     if found:
         del headers["content-length"]
     if written:

@@ -1,0 +1,87 @@
+"""Dead letters on the page: the list, one with its record, and the forms that send one again or discard it."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from facets import errors
+from facets.explorer.site import Site, Visitor
+
+if TYPE_CHECKING:
+    from facets.node import Node
+
+SHOWN = 50
+ADDRESS = "/-/dead-letters"
+COUNT_S = 2.0
+"""How long the front page waits for the number of letters."""
+STATES = {
+    "open": "Waits: it can be sent again or discarded.",
+    "redriving": "Sent again, and not come back yet.",
+    "redriven": "Closed: its event was applied.",
+    "superseded": "Closed: its document has taken a later event.",
+    "discarded": "Closed for good without being sent.",
+}
+
+
+class Letters:
+    """The handlers of dead letters; all need the right `admin` and no scope."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._node = site.node
+
+    async def listed(self, request: Request, visitor: Visitor) -> Response:
+        """Show the letters that wait, newest first."""
+        _check(visitor)
+        given = request.query_params
+        reason, cursor = given.get("reason") or None, given.get("cursor") or None
+        found = await self._node.dead_letters(visitor.caller, reason=reason, cursor=cursor, limit=SHOWN)
+        return self._site.render(
+            request,
+            "dead_letters.html",
+            visitor,
+            letters=found["dead_letters"],
+            counts=found["counts"],
+            total=sum(found["counts"].values()),
+            reason=reason,
+            cursor=found["next_cursor"],
+        )
+
+    async def shown(self, request: Request, visitor: Visitor) -> Response:
+        """Show one letter with its record."""
+        _check(visitor)
+        letter = await self._node.dead_letter(visitor.caller, request.path_params["id"])
+        waits = letter["state"] in {"open", "redriving"}
+        said = STATES.get(letter["state"], letter["state"])
+        return self._site.render(request, "dead_letter.html", visitor, letter=letter, waits=waits, said=said)
+
+    async def redrive(self, request: Request, visitor: Visitor) -> Response:
+        """Send a letter again and show what became of it."""
+        _check(visitor)
+        letter = await self._node.redrive(visitor.caller, request.path_params["id"])
+        return self._site.go(f"{ADDRESS}/{letter['id']}")
+
+    async def discard(self, request: Request, visitor: Visitor) -> Response:
+        """Close a letter for good and show it."""
+        _check(visitor)
+        letter = await self._node.discard(visitor.caller, request.path_params["id"])
+        return self._site.go(f"{ADDRESS}/{letter['id']}")
+
+
+async def waiting(node: "Node", visitor: Visitor) -> int | None:
+    """Return how many letters wait; None for who may not see them, or while the store does not say."""
+    if not visitor.may_reindex:
+        return None
+    try:
+        async with asyncio.timeout(COUNT_S):
+            found = await node.dead_letters(visitor.caller, reason=None, cursor=None, limit=1)
+    except (errors.PipelineError, TimeoutError):
+        return None
+    return int(sum(found["counts"].values()))
+
+
+def _check(visitor: Visitor) -> None:
+    if not visitor.may_reindex:
+        raise errors.Forbidden("dead letters need a token with the right 'admin' and without a scope")
