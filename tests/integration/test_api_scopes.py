@@ -2,8 +2,8 @@
 
 Method: a store with alice's documents is copied; in one copy bob does all that leaves traces. Then the same requests,
 some for each route that the application has, are made with alice's token over both. Times, ids and counters are equal
-because the copies are; two things cannot be, and are made equal in the replies: how long a reply took, and when the
-documents were answered that alice writes meanwhile.
+because the copies are; three things cannot be, and are made equal in the replies: how long a reply took, the random
+ids of events without a key, and when the documents were answered that alice writes meanwhile.
 """
 
 import json
