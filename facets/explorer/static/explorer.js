@@ -29,13 +29,14 @@ const copy = async (button, text) => {
 
 const open = async (link) => {
   const dialog = document.getElementById("dialog");
+  dialog.replaceChildren();
   try {
     await htmx.ajax("GET", link.getAttribute("href"), { target: dialog, swap: "innerHTML ignoreTitle:true", push: "false" });
   } catch {
     location.href = link.href;
     return;
   }
-  if (!dialog.open) dialog.showModal();
+  if (!dialog.open && dialog.childElementCount) dialog.showModal();
 };
 
 document.addEventListener("click", (event) => {
@@ -69,6 +70,41 @@ document.addEventListener("input", (event) => {
 document.addEventListener("htmx:before:request", (event) => {
   const source = event.detail.ctx?.sourceElement;
   if (document.hidden && source?.getAttribute("hx-trigger")?.startsWith("every")) event.preventDefault();
+});
+
+// The server, or what stands before it, does not answer: said until it does, which is asked every few seconds.
+const AWAY = "The server cannot be reached. What is shown may be out of date.";
+const ASK_AGAIN_MS = 3000;
+let asking = null;
+const setAway = (away) => {
+  const bar = document.getElementById("away");
+  const text = away ? AWAY : "";
+  if (bar && bar.textContent !== text) bar.textContent = text;
+  if (away && asking === null) asking = setInterval(askAgain, ASK_AGAIN_MS);
+  if (!away && asking !== null) {
+    clearInterval(asking);
+    asking = null;
+  }
+};
+
+const askAgain = async () => {
+  if (document.hidden) return;
+  try {
+    const reply = await fetch("/livez", { cache: "no-store", signal: AbortSignal.timeout(ASK_AGAIN_MS) });
+    if (reply.status < 500) setAway(false);
+  } catch {
+    // Still away.
+  }
+};
+
+document.addEventListener("htmx:error", (event) => {
+  // Refused, cut or timed out before its text was whole; any other error has one, or no request.
+  if (event.detail.ctx && event.detail.ctx.text === undefined) setAway(true);
+});
+
+document.addEventListener("htmx:after:request", (event) => {
+  // A proxy says so for a server that is away. What the server itself refuses is shown on the page.
+  setAway([502, 504].includes(event.detail.ctx?.response?.status));
 });
 
 // The sidebar stays as far open as it was.
