@@ -40,7 +40,10 @@ _PAIR = re.compile(
     r"""(['"]?)([A-Za-z][\w.\-]*)\1(\s*=\s*|(?<=['"])\s*:\s*)("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s,;&'"]+)"""
 )
 _LOOKS = re.compile(
-    r"(?i)\b(bearer|basic)\s+[\w.~+/=*-]{4,}|\b(?:sk|pk|rk|gsk|xai|key)-[\w*-]{6,}|\bflt_[\w-]{6,}|\bAKIA[0-9A-Z]{12,}"
+    # A key has digits, or the stars of one that is masked already: words that people write have neither.
+    r"(?i)\b(?:bearer|basic)\s+(?=[\w.~+/=*-]*[\d=*])[\w.~+/=*-]{4,}"
+    r"|\b(?:sk|pk|rk|gsk|xai|key)-(?=[\w*-]*[\d*])[\w*-]{12,}|\b(?:sk|key)-[\w-]*\*[\w*-]*"
+    r"|\bflt_[\w-]{6,}|\bAKIA[0-9A-Z]{12,}"
     r"|\bgh[pousr]_\w{12,}|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
 )
 """What looks like a key, a token or the masked end of one, whoever's it is."""

@@ -23,6 +23,10 @@ CLI_SOURCE = "facetline/cli"
 log = structlog.get_logger(__name__)
 
 
+STORE_S = 30.0
+"""How long a store that does not answer is tried again."""
+
+
 @asynccontextmanager
 async def open_pipeline(
     settings: Settings,
@@ -77,8 +81,12 @@ async def open_pipeline(
 
 
 @asynccontextmanager
-async def open_store(settings: Settings, *, create: bool = True, clock_shift: Clock = no_shift) -> AsyncIterator[Store]:
+async def open_store(
+    settings: Settings, *, create: bool = True, clock_shift: Clock = no_shift, deadline_s: float = STORE_S
+) -> AsyncIterator[Store]:
     """Open the store of record that the settings name; `create` False refuses to make a new local one.
+
+    A store that does not answer is tried again for `deadline_s`, now and in every later transaction.
 
     Raises:
         NotFound: there is no local store yet.
@@ -97,7 +105,7 @@ async def open_store(settings: Settings, *, create: bool = True, clock_shift: Cl
         except OSError as error:
             raise data_lock.folder_unusable(settings.data_folder, error) from error
     patience = postgres.Patience(settings.store_connect_s, settings.store_statement_s)
-    store = await opening.open_store(settings.store, clock_shift=clock_shift, patience=patience)
+    store = await opening.open_store(settings.store, clock_shift=clock_shift, deadline_s=deadline_s, patience=patience)
     try:
         yield store
     finally:

@@ -76,6 +76,8 @@ def restore(
                 f"{done.content.tokens} tokens are in force again, also those revoked since the backup;"
                 " to revoke all: facetline token revoke --all"
             )
+        if done.revoked or not done.content.tokens:
+            output.note("without a token, serve answers this machine with all rights; tokens made since are gone")
         return None
 
     running.run(work, again="nothing was restored; the store is as it was")

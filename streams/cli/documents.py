@@ -78,6 +78,8 @@ def delete(
         async with wiring.open_pipeline(options.settings(config, folder)) as pipeline:
             reply = await pipeline.delete(uri, event_id=id_, wait=wait, timeout_s=timeout_s)
         _show(reply, json_=json_)
+        if reply.get("status") == "deleted" and "version" not in reply:
+            output.note("there was no such document")
         return None
 
     running.run(work)

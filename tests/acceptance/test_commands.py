@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -469,6 +470,30 @@ def test_doctor_finds_what_is_well_and_what_is_not(written: Place):
     assert [line["check"] for line in well.lines] == ["collections", "store", "evaluators", "calls"]
     assert ill.code == 1
     assert "FAILED" in ill.out
+
+
+def test_doctor_does_not_wait_for_a_store_that_is_away(tmp_path: Path):
+    """A store that cannot be reached is one failed check after a few seconds; what needs it is not checked."""
+    with socket.socket() as taken:  # bound, and nothing listens: connections are refused
+        taken.bind(("127.0.0.1", 0))
+        address = f"postgresql+psycopg://nobody@127.0.0.1:{taken.getsockname()[1]}/x"
+        place = Place(tmp_path, {"FACETLINE_STORE_URL": address})
+        place.run("init")
+        ended = place.run("doctor", "--json")
+
+    checks = {each["check"]: each for each in ended.lines}
+    assert ended.code == 1
+    assert not checks["store"]["ok"]
+    assert checks["calls"]["detail"] == "not checked: the store cannot be used"
+    assert "Traceback" not in ended.err
+
+
+def test_deleting_what_never_was_is_reported(place: Place):
+    """A mistyped uri is no success in silence."""
+    ended = place.run("delete", "tickets/never-there")
+
+    assert ended.code == 0
+    assert "there was no such document" in ended.err
 
 
 def test_doctor_says_that_the_variable_of_a_key_is_not_set(place: Place):

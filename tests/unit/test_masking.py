@@ -240,3 +240,20 @@ def test_a_wrong_setting_is_refused_without_its_value(monkeypatch: pytest.Monkey
         load_settings()
 
     assert CANARY not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a CSV file needs either --key-column NAME or --key-row",
+        "tickets/key-account",
+        "column 'key-result' is empty",
+        "pk-billing-team",
+        "basic authentication failed",
+        "Basic support is slow",
+        "the bearer of this letter",
+    ],
+)
+def test_words_that_people_write_are_left_alone(text: str):
+    """Options, uris, columns and a provider's words are no keys, whatever they begin with."""
+    assert masking.scrubbed(text) == text
