@@ -79,7 +79,7 @@ def base_url(url: str) -> str:
     if not usable:
         raise errors.InvalidSettings(f"{url[:80]!r} is no address of a server; give one like http://127.0.0.1:8080")
     if "@" in parts.netloc:
-        raise errors.InvalidSettings("the address holds a name or password; give the token as token=…")
+        raise errors.InvalidSettings("the address holds a name or password; give the token by the parameter 'token'")
     if parts.query or parts.fragment:
         raise errors.InvalidSettings(f"{url[:80]!r} has more than an address; leave out what follows '?' or '#'")
     return url.strip().rstrip("/")

@@ -172,7 +172,7 @@ def test_nothing_shows_the_token():
     client = Client("http://127.0.0.1:1/", token="flt_secret")
 
     assert repr(client) == "Client('http://127.0.0.1:1')"
-    with pytest.raises(errors.InvalidSettings, match="token=…") as refused:
+    with pytest.raises(errors.InvalidSettings, match="by the parameter 'token'") as refused:
         Client("http://name:flt_secret@127.0.0.1")
     assert "flt_secret" not in refused.value.message
     client.close()
