@@ -192,6 +192,7 @@ def of_store(found: Mapping[str, Any], names: topics.TopicNames, ends: Mapping[i
         key(metrics.CRASHES): found["crashes"],
         key(metrics.DUPLICATES): tallies.get("duplicates", 0),
         key(metrics.MISPLACED): tallies.get("misplaced_keys", 0),
+        key(metrics.CLOCK_CORRECTIONS): tallies.get("clock_corrections", 0),
         key(metrics.FEED_END): found["feed"],
         key(metrics.FEED_LAG, topic=names.facets): found["feed"] - found["published"],
         key(metrics.UNNUMBERED): found["unnumbered"],

@@ -114,7 +114,7 @@ async def test_a_refusal_comes_again_and_keeps_no_secret(tmp_path: Path):
         await ask(wrapped(tmp_path, "replay"), "refuse this")
 
     assert again.value.reason == "refused"
-    assert recorded(tmp_path)[0]["error"] == {"reason": "refused", "message": "Not by me; ask at … with …"}
+    assert recorded(tmp_path)[0]["error"] == {"reason": "refused", "message": "Not by me; ask at … with ***"}
 
 
 async def test_a_call_whose_body_was_changed_by_hand_answers_nothing(tmp_path: Path):
