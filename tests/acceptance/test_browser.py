@@ -72,7 +72,7 @@ def test_everything_works_without_javascript(plain: Watched):
     page.get_by_role("checkbox", name="feature").check()
     page.get_by_role("button", name="Apply").click()
     expect(page).to_have_url(f"{plain.url}/support?f.topic=billing&f.topic=feature")
-    page.get_by_role("slider", name="Least confidence").fill("0.5")
+    page.get_by_role("slider", name="Minimum confidence").fill("0.5")
     page.get_by_label("Order").select_option("-severity")
     page.get_by_role("button", name="Search").click()
     page.get_by_role("link", name="Next").click()
@@ -127,7 +127,7 @@ def test_keyboard_alone_finds_a_document(seen: Watched):
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     page.keyboard.press("Enter")
-    slider = page.get_by_role("slider", name="Least confidence")
+    slider = page.get_by_role("slider", name="Minimum confidence")
     for _ in range(10):
         page.keyboard.press("Tab")
         if slider.evaluate("each => each === document.activeElement"):

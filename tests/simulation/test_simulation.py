@@ -100,7 +100,7 @@ def test_plans_contain_every_kind_of_fault():
 def test_worlds_come_to_the_states_that_matter(executor: ProcessPoolExecutor):
     """Takeovers, remembered answers, canceled jobs with work left and kills at each failpoint do happen."""
     seen: Counter[str] = Counter()
-    for result in executor.map(simulate, range(1, 121, 4)):  # of these each has a publisher
+    for result in executor.map(simulate, range(1, 201, 4)):  # of these each has a publisher
         seen.update(+result.seen)
 
     wanted = {"takeover", "answered", "remembered", "job succeeded", "job canceled", "job canceled with items waiting"}
