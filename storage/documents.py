@@ -63,24 +63,23 @@ def get(tx: engine.Tx, uri: str) -> Document | None:
 
 def beginnings(tx: engine.Tx, uris: Sequence[str], chars: int) -> dict[str, tuple[int, str]]:
     """Return the revision and the first characters of the body of those of these documents that have one."""
-    found = {}
-    start = sa.func.substr(_BODIES.c.body, 1, chars).label("start")
-    query = sa.select(_DOCUMENTS.c.uri, _DOCUMENTS.c.revision, start).join(_BODIES, _BODIES.c.uri == _DOCUMENTS.c.uri)
-    for chunk in batches.chunks(list(uris)):
-        for row in tx.execute(query.where(tx.among(_DOCUMENTS.c.uri, chunk))):
-            found[row.uri] = (row.revision, row.start or "")
-    return found
+    found = _texts(tx, uris, sa.func.substr(_BODIES.c.body, 1, chars))
+    return {uri: (revision, start or "") for uri, (revision, start) in found.items()}
 
 
 def bodies(tx: engine.Tx, uris: Sequence[str]) -> dict[str, tuple[int, str]]:
     """Return the revision and the body of those of these documents that have one."""
+    return _texts(tx, uris, _BODIES.c.body)
+
+
+def _texts(tx: engine.Tx, uris: Sequence[str], text: sa.ColumnElement[str]) -> dict[str, tuple[int, str]]:
     found = {}
-    query = sa.select(_DOCUMENTS.c.uri, _DOCUMENTS.c.revision, _BODIES.c.body).join(
+    query = sa.select(_DOCUMENTS.c.uri, _DOCUMENTS.c.revision, text.label("text")).join(
         _BODIES, _BODIES.c.uri == _DOCUMENTS.c.uri
     )
     for chunk in batches.chunks(list(uris)):
         for row in tx.execute(query.where(tx.among(_DOCUMENTS.c.uri, chunk))):
-            found[row.uri] = (row.revision, row.body)
+            found[row.uri] = (row.revision, row.text)
     return found
 
 
