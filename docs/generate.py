@@ -16,12 +16,12 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from typer.main import get_command
 
-from streams import schemas
-from streams.calls import CallLimits
-from streams.cli.main import app
-from streams.metrics import CATALOGUE
-from streams.node_metrics import SERVED
-from streams.settings import KafkaSettings, Settings
+from facetline.streams.classify.call import CallLimits
+from facetline.streams.cli.main import app
+from facetline.streams.monitor.metrics import CATALOGUE
+from facetline.streams.serve.metrics import SERVED
+from facetline.streams.settings import KafkaSettings, Settings
+from facetline.streams.wire import json_schemas
 
 DOCS = Path(__file__).resolve().parent
 PAGE = DOCS / "reference.md"
@@ -40,7 +40,7 @@ def main() -> None:
 
 def wanted() -> dict[Path, str]:
     """Return what each generated file must hold."""
-    files = {DOCS / "schemas" / f"{kind}.json": as_json(schema) for kind, schema in schemas.schemas().items()}
+    files = {DOCS / "schemas" / f"{kind}.json": as_json(schema) for kind, schema in json_schemas.schemas().items()}
     return {**files, PAGE: filled(PAGE.read_text(encoding="utf-8"), parts())}
 
 

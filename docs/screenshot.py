@@ -18,7 +18,7 @@ from playwright.sync_api import sync_playwright
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = ROOT / "streams" / "samples"
 IMAGES = ROOT / "docs" / "images"
-COMMAND = [sys.executable, "-c", "from streams.cli.main import main; main()"]
+COMMAND = [sys.executable, "-c", "from facetline.streams.cli.main import main; main()"]
 ADDRESS = "/tickets?f.topic=billing&f.topic=login&sort=team_confidence"
 WIDTH, HEIGHT, SCALE = 1280, 860, 1.5
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

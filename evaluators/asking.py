@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from evaluators.contract import Evaluated, Evaluator, spent_of
-from facets.errors import EvaluationFailed, EvaluatorMisconfigured, EvaluatorUnavailable, Spent
-from facets.questions import Question
+from facetline.evaluators.contract import Evaluated, Evaluator, spent_of
+from facetline.facets.errors import EvaluationFailed, EvaluatorMisconfigured, EvaluatorUnavailable, Spent
+from facetline.facets.questions import Question
 
 FINDINGS_MAX = 16
 """More than any model has to be found out about."""

@@ -13,12 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from evaluators import factory, recordings, validation
-from evaluators.contract import Evaluated, Evaluator, Identity, Limits, spent_of
-from evaluators.recordings import Asker, Call, Problem
-from facets import definitions
-from facets.errors import EvaluationFailed, EvaluatorMisconfigured, InvalidAnswer
-from facets.questions import Question
+from facetline.evaluators import factory, validation
+from facetline.evaluators.contract import Evaluated, Evaluator, Identity, Limits, spent_of
+from facetline.evaluators.recorded import recordings
+from facetline.evaluators.recorded.recordings import Asker, Call, Problem
+from facetline.facets import definitions
+from facetline.facets.errors import EvaluationFailed, EvaluatorMisconfigured, InvalidAnswer
+from facetline.facets.questions import Question
 
 Mode = Literal["record", "replay"]
 NOTE = "recorded_call"

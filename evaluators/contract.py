@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from facets.answers import Answer
-from facets.errors import Spent
-from facets.questions import Question
+from facetline.facets.answers import Answer
+from facetline.facets.errors import Spent
+from facetline.facets.questions import Question
 
 UNSENT = "cut off before anything was sent"
 """A note on the `CancelledError` of a call that asked nobody yet: no crash is recorded, and nothing may be billed."""

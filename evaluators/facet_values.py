@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from facets.answers import Answer, sureness
+from facetline.facets.answers import Answer, sureness
 
 _answer: TypeAdapter[Answer] = TypeAdapter(Answer)
 

@@ -8,12 +8,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluators import chat, decisions, embedded, recorded, temperatures, validation
-from evaluators.contract import Evaluator, Identity
-from facets.errors import InvalidDefinition, nearest
+from facetline.evaluators import validation
+from facetline.evaluators.chat import evaluator as chat
+from facetline.evaluators.contract import Evaluator, Identity
+from facetline.evaluators.decisions import evaluator as decisions
+from facetline.evaluators.embedded import evaluator as embedded
+from facetline.evaluators.quality import temperatures
+from facetline.evaluators.recorded import evaluator as recorded
+from facetline.facets.errors import InvalidDefinition, nearest
 
 if TYPE_CHECKING:
-    from evaluators.calibration import Calibration
+    from facetline.evaluators.embedded.calibration import Calibration
 
 FITTED = "fitted"
 """What an embedded evaluator's table is given beside its own keys: a `Calibration`, or None."""

@@ -16,10 +16,10 @@ import sys
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from evaluators.contract import Evaluated
-from facets.answers import Answer, BooleanAnswer, ChoiceAnswer, ScoreAnswer
-from facets.errors import InvalidAnswer
-from facets.questions import Boolean, Choice, Question, Score
+from facetline.evaluators.contract import Evaluated
+from facetline.facets.answers import Answer, BooleanAnswer, ChoiceAnswer, ScoreAnswer
+from facetline.facets.errors import InvalidAnswer
+from facetline.facets.questions import Boolean, Choice, Question, Score
 
 VERSION = "1"
 """Part of every fingerprint: raise it when answers that passed would no longer pass, or the other way round."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from facets.questions import Question, Score
+from facetline.facets.questions import Question, Score
 
 _YES = 0.5
 """A probability from here on is a yes (DESIGN §8 draws the line here)."""

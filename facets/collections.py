@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from facets import columns, names, patterns, question_sets, state_models, states
-from facets.errors import InvalidDefinition, nearest
-from facets.patterns import Pattern
-from facets.questions import Choice, Question, Score
+from facetline.facets.errors import InvalidDefinition, nearest
+from facetline.facets.questions import Choice, Question, Score
+from facetline.facets.schema import columns, names, patterns, question_sets, state_models, states
+from facetline.facets.schema.patterns import Pattern
 
 if TYPE_CHECKING:
-    from facets.definitions import Definition
+    from facetline.facets.definitions import Definition
 
 _COMMON_KEYS = ("pattern", "evaluator", "questions", "scoped", "llm_readable", "state")
 _KEYWORDS = ("name", *_COMMON_KEYS)

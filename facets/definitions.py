@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from facets import patterns, questions, states
-from facets.documents import EventReason, Uri
-from facets.errors import InvalidDefinition, InvalidEvent
-from facets.questions import Question
+from facetline.facets import questions
+from facetline.facets.documents import EventReason, Uri
+from facetline.facets.errors import InvalidDefinition, InvalidEvent
+from facetline.facets.questions import Question
+from facetline.facets.schema import patterns, states
 
 if TYPE_CHECKING:
-    from facets.collections import Collection
+    from facetline.facets.collections import Collection
 
 _IDENTITY = frozenset({"kind", "model", "parameters", "version", "validator"})
 _PATTERNS_SHOWN_MAX = 20

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from facets.errors import InvalidEvent
+from facetline.facets.errors import InvalidEvent
 
 URI_BYTES_MAX = 512
 BODY_BYTES_MAX = 512 * 1024

@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from facets import masking
+from facetline.facets import masking
 
 
 class PipelineError(Exception):

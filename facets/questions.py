@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from facets.errors import InvalidDefinition
+from facetline.facets.errors import InvalidDefinition
 
 
 def _tuple_of_list(levels: object) -> object:

@@ -10,7 +10,7 @@ import binascii
 import json
 from dataclasses import dataclass
 
-from facets import errors
+from facetline.facets import errors
 
 CHARS_MAX = 16 * 1024
 """Above what two ids of 512 bytes need, each byte with an escape of six."""

@@ -16,8 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from facets import errors, private_files
-from storage import credentials, engine, opening, sqlite_errors, sqlite_files, store_lock, tables
+from facetline.facets import errors, private_files
+from facetline.storage import credentials
+from facetline.storage.db import engine, models, opening, sqlite_errors, sqlite_files, store_lock
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
@@ -27,7 +28,7 @@ PAGES = 2_000
 STEPS = 100_000
 BUSY_S = 1.0
 
-_STORES = tables.STORE
+_STORES = models.STORE
 
 
 @dataclass(frozen=True, slots=True)

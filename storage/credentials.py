@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from facets import errors
-from storage import engine, tables
-from storage.generations import Generation
+from facetline.facets import errors
+from facetline.storage.db import engine, models
+from facetline.storage.generations import Generation
 
 PREFIX = "flt_"
 """What tokens begin with, so that scanners for leaked secrets find them."""
@@ -24,8 +24,8 @@ TOKEN_BYTES = 32
 CREDENTIALS_MAX = 10_000
 """Serving processes keep them all in memory; one is some hundred bytes there."""
 
-_STORES = tables.STORE
-_CREDENTIALS = tables.CREDENTIALS
+_STORES = models.STORE
+_CREDENTIALS = models.CREDENTIALS
 _C = _CREDENTIALS.c
 _GENERATION = (_STORES.c.credentials_generation, _STORES.c.credentials_mark)
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from facets.definitions import Definition, Definitions
-from facets.errors import InvalidDefinition
-from storage import engine, serial, tables
-from storage.generations import Generation
+from facetline.facets.definitions import Definition, Definitions
+from facetline.facets.errors import InvalidDefinition
+from facetline.storage.db import engine, json_rows, models
+from facetline.storage.generations import Generation
 
-_STORES = tables.STORE
-_DEFINITIONS = tables.DEFINITIONS
+_STORES = models.STORE
+_DEFINITIONS = models.DEFINITIONS
 _GENERATION = (_STORES.c.definitions_generation, _STORES.c.definitions_mark)
 
 
@@ -107,4 +107,4 @@ def _stored(tx: engine.Tx) -> dict[str, Definition]:
 
 
 def _text(definition: Definition) -> str:
-    return serial.dumps(definition.model_dump(mode="json"))
+    return json_rows.dumps(definition.model_dump(mode="json"))

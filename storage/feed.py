@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from facets.documents import Record, Shown
-from storage import batches, engine, serial, tables
-from storage.generations import Generation
+from facetline.facets.documents import Record, Shown
+from facetline.storage.db import batch_parameters, engine, json_rows, models
+from facetline.storage.generations import Generation
 
 NUMBERED_MAX = 5_000
 """Rows numbered in one transaction: some tens of milliseconds under the counter's lock."""
 
-_STORES = tables.STORE
-_DOCUMENTS = tables.DOCUMENTS
+_STORES = models.STORE
+_DOCUMENTS = models.DOCUMENTS
 UNNUMBERED = _DOCUMENTS.c.feed_seq.is_(None)
 """The condition that a document has changed since it was last numbered."""
 _NUMBERED = _DOCUMENTS.c.feed_seq.is_not(None)
@@ -62,7 +62,9 @@ def page(tx: engine.Tx, after: int, limit: int, collection: str) -> tuple[list[S
     least as it was numbered up to that end, apart from those without a number. They have changed since they were
     numbered, and are read neither as they were nor as they are. Of them there are at most `NUMBERED_MAX + 1`.
     """
-    query = sa.select(_DOCUMENTS.c.uri).where(UNNUMBERED, batches.unindexed(_DOCUMENTS.c.collection) == collection)
+    query = sa.select(_DOCUMENTS.c.uri).where(
+        UNNUMBERED, batch_parameters.unindexed(_DOCUMENTS.c.collection) == collection
+    )
     changed = frozenset(tx.execute(query.limit(NUMBERED_MAX + 1)).scalars())
     return shown(tx, after, limit, collection), end(tx), changed
 
@@ -104,7 +106,7 @@ def newest(tx: engine.Tx, after: int, limit: int, collection: str) -> tuple[list
         return None
     records = shown(tx, after, limit, collection)
     passed_over = sa.select(_DOCUMENTS.c.uri).where(
-        UNNUMBERED, batches.unindexed(_DOCUMENTS.c.collection) == collection
+        UNNUMBERED, batch_parameters.unindexed(_DOCUMENTS.c.collection) == collection
     )
     return records, set(tx.execute(passed_over.limit(limit)).scalars())
 
@@ -112,21 +114,21 @@ def newest(tx: engine.Tx, after: int, limit: int, collection: str) -> tuple[list
 def read(tx: engine.Tx, after: int, limit: int) -> list[Record]:
     """Return the next records with `feed_seq > after`, in order; deleted documents are among them."""
     query = sa.select(_DOCUMENTS).where(_DOCUMENTS.c.feed_seq > after).order_by(_DOCUMENTS.c.feed_seq).limit(limit)
-    return [serial.record(row) for row in tx.execute(query)]
+    return [json_rows.record(row) for row in tx.execute(query)]
 
 
 def shown(tx: engine.Tx, after: int, limit: int, collection: str) -> list[Shown]:
     """Return the next records of a collection as `read` does, as much of them as a view takes."""
     query = sa.select(*_SHOWN).where(_DOCUMENTS.c.feed_seq > after).order_by(_DOCUMENTS.c.feed_seq).limit(limit)
     # By the order of the feed, however small the collection is: a page never sorts more than itself.
-    query = query.where(batches.unindexed(_DOCUMENTS.c.collection) == collection)
+    query = query.where(batch_parameters.unindexed(_DOCUMENTS.c.collection) == collection)
     return list(map(Shown._make, tx.execute(query)))
 
 
 def records(tx: engine.Tx, uris: Sequence[str]) -> list[Record]:
     """Return the records of some documents, in feed order; one that has changed since it was numbered is left out."""
     query = sa.select(_DOCUMENTS).where(_DOCUMENTS.c.uri.in_(uris), _NUMBERED).order_by(_DOCUMENTS.c.feed_seq)
-    return [serial.record(row) for row in tx.execute(query)]
+    return [json_rows.record(row) for row in tx.execute(query)]
 
 
 def end(tx: engine.Tx) -> int:

@@ -12,7 +12,8 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from storage import census, definitions, engine, tables
+from facetline.storage import definitions, store_stats
+from facetline.storage.db import engine, models
 
 Kind = Literal["worker", "serve", "command"]
 
@@ -29,7 +30,7 @@ PURGED_MAX = 100
 COUNTED_MAX = 10_000
 """Pending documents that are counted; a bound of the work, and a number that large says enough."""
 
-_PROCESSES = tables.PROCESSES
+_PROCESSES = models.PROCESSES
 _P = _PROCESSES.c
 
 
@@ -91,7 +92,7 @@ def answering(tx: engine.Tx) -> Answering:
     Raises:
         StoreUnavailable: it took longer than `census.LIMIT_S`.
     """
-    with tx.limited(census.LIMIT_S):
-        waiting = census.pending(tx, COUNTED_MAX)
-        oldest = census.oldest_pending(tx, definitions.fingerprints(tx)) if waiting else {}
+    with tx.limited(store_stats.LIMIT_S):
+        waiting = store_stats.pending(tx, COUNTED_MAX)
+        oldest = store_stats.oldest_pending(tx, definitions.fingerprints(tx)) if waiting else {}
         return Answering(living(tx), waiting, min(oldest.values(), default=None))

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from storage import engine, tables
+from facetline.storage.db import engine, models
 
 MESSAGE_CHARS_MAX = 1_000
 WAIT_MAX_MS = 3_600_000
 """The longest wait before something that was set aside is tried again."""
 
-_PUBLICATIONS = tables.PUBLICATIONS
-_ASIDE = tables.SET_ASIDE
+_PUBLICATIONS = models.PUBLICATIONS
+_ASIDE = models.SET_ASIDE
 _P = _PUBLICATIONS.c
 _A = _ASIDE.c
 

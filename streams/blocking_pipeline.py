@@ -6,8 +6,8 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from streams.loop_thread import LoopThread
-from streams.pipeline import Pipeline
+from facetline.streams.loop_thread import LoopThread
+from facetline.streams.pipeline import Pipeline
 
 P = ParamSpec("P")
 R = TypeVar("R")

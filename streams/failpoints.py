@@ -11,7 +11,7 @@ import signal
 import time
 from pathlib import Path
 
-from facets import errors
+from facetline.facets import errors
 
 VARIABLE = "FACETLINE_FAILPOINTS"
 

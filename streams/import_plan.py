@@ -6,15 +6,16 @@ So what would be written, unchanged or refused is what the store itself says. No
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
-from facets import errors
-from facets.definitions import Definition, Definitions
-from storage import events, memo, writes
-from storage.engine import Tx
-from streams import pipeline as pipeline_
-from streams import reindexing
-from streams.local import TOPIC
-from streams.pipeline import NewDocument, Pipeline, Sent
-from streams.repeated_keys import RepeatedKeys
+from facetline.facets import errors
+from facetline.facets.definitions import Definition, Definitions
+from facetline.storage.db.engine import Tx
+from facetline.storage.log import apply, events
+from facetline.storage.queue import answer_cache
+from facetline.streams import pipeline as pipeline_
+from facetline.streams.files.repeated_keys import RepeatedKeys
+from facetline.streams.local import TOPIC
+from facetline.streams.pipeline import NewDocument, Pipeline, Sent
+from facetline.streams.reindex import requests
 
 
 class _Asked(NamedTuple):
@@ -69,23 +70,23 @@ class DryRun:
         self._bytes += sum(each.size for each in called)
         return pipeline_.settled_many(judged, found.outcomes)
 
-    async def estimate(self) -> reindexing.Estimate:
+    async def estimate(self) -> requests.Estimate:
         """Return how many documents would be asked about, and what that would take."""
-        return await reindexing.estimate(
+        return await requests.estimate(
             self._pipeline, self._definition.name, documents=self._asked, calls=self._calls, body_bytes=self._bytes
         )
 
 
 def _try(tx: Tx, judged: Sequence[events.Event], fingerprint: str) -> None:
-    outcomes = writes.append(tx, TOPIC, judged).outcomes
+    outcomes = apply.append(tx, TOPIC, judged).outcomes
     asked = [
         _Asked(event.scope or "", content.body_hash or "", len((content.body or "").encode()))
         for event, outcome in zip(judged, outcomes, strict=True)
         if (content := event.content) is not None and _is_asked(content, outcome)
     ]
-    keys = {memo.Key(each.scope, each.body_hash, fingerprint) for each in asked}
-    known = memo.get(tx, keys)
-    unknown = [each for each in asked if memo.Key(each.scope, each.body_hash, fingerprint) not in known]
+    keys = {answer_cache.Key(each.scope, each.body_hash, fingerprint) for each in asked}
+    known = answer_cache.get(tx, keys)
+    unknown = [each for each in asked if answer_cache.Key(each.scope, each.body_hash, fingerprint) not in known]
     raise _RolledBack(outcomes, unknown, len(asked))
 
 
@@ -94,7 +95,7 @@ def _is_asked(content: events.Content, outcome: events.Outcome) -> bool:
     return cleared and content.body is not None and not content.blank and content.answered is None
 
 
-def shown(estimate: reindexing.Estimate) -> dict[str, Any]:
+def shown(estimate: requests.Estimate) -> dict[str, Any]:
     """Return an estimate as it is printed with --json."""
     return {
         "asked": estimate.documents,

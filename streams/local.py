@@ -11,14 +11,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from storage import events, writes
-from storage.engine import Store, Tx
-from streams import failpoints, logs
-from streams.pipeline import Pipeline, Sent
-from streams.settings import load_settings
+from facetline.storage.db.engine import Store, Tx
+from facetline.storage.log import apply, events
+from facetline.streams import failpoints, logs
+from facetline.streams.pipeline import Pipeline, Sent
+from facetline.streams.settings import load_settings
 
 if TYPE_CHECKING:
-    from streams.blocking_pipeline import BlockingPipeline
+    from facetline.streams.blocking_pipeline import BlockingPipeline
 
 TOPIC = "local"
 SOURCE = "facetline/local"
@@ -50,7 +50,7 @@ class LocalWriter:
 
 
 def _commit(tx: Tx, judged: Sequence[events.Event]) -> events.Applied:
-    applied = writes.append(tx, TOPIC, judged)
+    applied = apply.append(tx, TOPIC, judged)
     failpoints.failpoint("apply.before_commit")
     return applied
 
@@ -76,7 +76,7 @@ class open_local:  # noqa: N801 (read as a function: `with open_local() as pipel
 
     def open(self) -> "BlockingPipeline":
         """Open it without a `with`, as a notebook needs that uses it in many cells; the caller calls `close`."""
-        from streams.blocking_pipeline import BlockingPipeline
+        from facetline.streams.blocking_pipeline import BlockingPipeline
 
         return BlockingPipeline(self._make)
 
@@ -102,7 +102,7 @@ class open_local:  # noqa: N801 (read as a function: `with open_local() as pipel
 
 @asynccontextmanager
 async def _opened(*, config: str | Path | None, folder: str | Path | None, classify: bool) -> AsyncIterator[Pipeline]:
-    from streams import wiring  # it knows both runtimes, and so this one
+    from facetline.streams import wiring  # it knows both runtimes, and so this one
 
     logs.configure_default()
     settings = load_settings(config=config, data_folder=folder)

@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from facets import display, masking
+from facetline.facets import display, masking
 
 
 def configure(level: str, style: str) -> None:

@@ -12,7 +12,7 @@ from concurrent.futures import CancelledError, Future
 from contextlib import AbstractAsyncContextManager
 from typing import Generic, TypeVar
 
-from facets import errors
+from facetline.facets import errors
 
 T = TypeVar("T")
 R = TypeVar("R")

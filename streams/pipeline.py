@@ -15,31 +15,33 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import structlog
 
-from facets import documents, errors, tokens
-from facets.definitions import Definition, Definitions
-from facets.documents import Document, EventReason, Status
-from facets.selection import Selection, check_selection, selection_of
-from storage import definitions as definitions_
-from storage import documents as documents_
-from storage import events, outcomes, spend
-from storage.engine import Store
-from streams import charges, standstill, texts, understanding
-from streams import events as wire
-from streams.follower import Follower, unknown_collection
-from streams.project import Project
-from streams.settings import Settings
+from facetline.facets import documents, errors, tokens
+from facetline.facets.definitions import Definition, Definitions
+from facetline.facets.documents import Document, EventReason, Status
+from facetline.facets.search.selection import Selection, check_selection, selection_of
+from facetline.storage import definitions as definitions_
+from facetline.storage import usage_ledger
+from facetline.storage.db.engine import Store
+from facetline.storage.log import documents as documents_
+from facetline.storage.log import events, outcomes
+from facetline.streams.classify import availability, query_understanding, usage
+from facetline.streams.project import Project
+from facetline.streams.settings import Settings
+from facetline.streams.views import texts
+from facetline.streams.views.follower import Follower, unknown_collection
+from facetline.streams.wire import codec as wire
 
 if TYPE_CHECKING:
-    from evaluators.contract import Evaluator
-    from streams.calls import CallLimits
-    from streams.classifying import Classifying
-    from streams.data_lock import Holder
+    from facetline.evaluators.contract import Evaluator
+    from facetline.streams.background import Background
+    from facetline.streams.classify.call import CallLimits
+    from facetline.streams.local_server import Holder
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
 Wait = Literal["none", "applied", "answered"]
 POLL_FIRST_S = 0.01
-POLL_MOST_S = 0.5
+POLL_MAX_S = 0.5
 LOOK_S = 2.0
 """How long one look at the store may take while a reply waits for what it says."""
 LOOK_FIRST_S = 0.5
@@ -98,7 +100,7 @@ class Pipeline:
         self.store = store
         self.settings = settings
         self.project = project
-        self.work: Classifying | None = None
+        self.work: Background | None = None
         self.server: Holder | None = None
         self._writer = writer
         self.source = source
@@ -257,7 +259,7 @@ class Pipeline:
         async def look() -> object:
             if await self.store.read(documents_.settled, uri, indexed_as):
                 return True
-            stands = await standstill.of(self, collection)
+            stands = await availability.of(self, collection)
             return True if stands is not None and stands.lasts else None
 
         await poll(functools.partial(waiting.bounded, look), waiting.ends)
@@ -299,7 +301,7 @@ class Pipeline:
             understood = await self.ask(collection, ask)
             taken = {name: (each.value,) for name, each in understood.taken.items()}
             if not {**taken, **chosen}:
-                raise understanding.nothing(understood)
+                raise query_understanding.nothing(understood)
             reply = await self.search(collection, {**taken, **chosen}, **options)
             return {**reply, "asked": understood.shown()}
         for name in ("sort", "counts", "fields"):
@@ -309,10 +311,10 @@ class Pipeline:
 
     async def _search(self, selection: Selection) -> dict[str, Any]:
         if self.server is not None:
-            from streams import served
+            from facetline.streams import local_server_client
 
             check_selection(selection, await self.definition(selection.collection))  # in our words, not HTTP's
-            reply = await served.search(self.server, self.store, selection)
+            reply = await local_server_client.search(self.server, self.store, selection)
             if reply is not None:
                 return reply
         with_texts = texts.wanted(selection)
@@ -322,7 +324,7 @@ class Pipeline:
     async def _texts(self, uris: Sequence[str]) -> Mapping[str, tuple[int, str]]:
         return await self.store.read(documents_.bodies, uris)
 
-    async def ask(self, collection: str, sentence: str) -> understanding.Understood:
+    async def ask(self, collection: str, sentence: str) -> query_understanding.Understood:
         """Return what a sentence looks for, by the collection's choice questions; one call to its evaluator, charged.
 
         Raises:
@@ -332,15 +334,15 @@ class Pipeline:
         """
         definition = await self.definition(collection)
         evaluator, limits = self.asked_by(definition)
-        await self.store.read(standstill.check_spent, definition.evaluator, limits.max_usd_per_day)
+        await self.store.read(availability.check_spent, definition.evaluator, limits.max_usd_per_day)
         try:
-            understood = await understanding.understand(sentence, definition, evaluator, limits)
+            understood = await query_understanding.understand(sentence, definition, evaluator, limits)
         except (errors.EvaluatorUnavailable, errors.EvaluatorMisconfigured, errors.EvaluationFailed) as error:
             if error.spent is not None:
-                await self.store.write(spend.charge, charges.one_call(definition, evaluator, error.spent))
+                await self.store.write(usage_ledger.charge, usage.one_call(definition, evaluator, error.spent))
             raise
         spent = errors.Spent(understood.model, understood.usage, understood.cost_usd)
-        await self.store.write(spend.charge, charges.one_call(definition, evaluator, spent))
+        await self.store.write(usage_ledger.charge, usage.one_call(definition, evaluator, spent))
         return understood
 
     def asked_by(self, definition: Definition) -> "tuple[Evaluator, CallLimits]":
@@ -541,4 +543,4 @@ async def poll(look: Callable[[], Awaitable[T | None]], ends: float) -> T | None
         if found is not None or left_s <= 0:
             return found
         await asyncio.sleep(min(pause_s, left_s))
-        pause_s = min(pause_s * 1.5, POLL_MOST_S)
+        pause_s = min(pause_s * 1.5, POLL_MAX_S)

@@ -14,15 +14,16 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from evaluators import call_file, factory, recorded
-from evaluators.contract import Evaluator
-from facets import collections as collections_
-from facets import errors
-from facets.collections import Collection
-from facets.definitions import Definition, definition_of
-from streams import settings as settings_
-from streams.calls import CallLimits
-from streams.settings import Settings
+from facetline.evaluators import call_file, factory
+from facetline.evaluators.contract import Evaluator
+from facetline.evaluators.recorded import evaluator as recorded
+from facetline.facets import collections as collections_
+from facetline.facets import errors
+from facetline.facets.collections import Collection
+from facetline.facets.definitions import Definition, definition_of
+from facetline.streams import settings as settings_
+from facetline.streams.classify.call import CallLimits
+from facetline.streams.settings import Settings
 
 TABLES = ("settings", "evaluators", "collections")
 KIND_LIMITS: dict[str, dict[str, Any]] = {"recorded": {"concurrency": 64}}

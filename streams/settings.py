@@ -19,7 +19,7 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from facets import errors, masking
+from facetline.facets import errors, masking
 
 CONFIG_NAME = "facetline.toml"
 PREFIX = "FACETLINE_"

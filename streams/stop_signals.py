@@ -13,7 +13,7 @@ def nothing() -> None:
 
 
 @contextlib.contextmanager
-def stopping(
+def stop_on_signals(
     stop: asyncio.Event, *, at_once: Callable[[], None], first: Callable[[], None] = nothing
 ) -> Iterator[None]:
     """Let a signal call `first` and set `stop`; once that is set, one calls `at_once` and cancels the body's task."""

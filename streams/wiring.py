@@ -5,18 +5,19 @@ from contextlib import asynccontextmanager
 
 import structlog
 
-from evaluators import embedded, minilm
-from facets import errors, native_modules, private_files
-from storage import definitions, opening, postgres
-from storage.engine import Clock, Store, no_shift
-from streams import data_lock
-from streams import project as project_
-from streams.classifying import assignments, classifying
-from streams.local import SOURCE as LOCAL_SOURCE
-from streams.local import LocalWriter
-from streams.pipeline import Pipeline, Writer
-from streams.project import Project
-from streams.settings import Settings
+from facetline.evaluators.embedded import evaluator, minilm
+from facetline.facets import errors, native_modules, private_files
+from facetline.storage import definitions
+from facetline.storage.db import opening, postgres
+from facetline.storage.db.engine import Clock, Store, no_shift
+from facetline.streams import local_server
+from facetline.streams import project as project_
+from facetline.streams.background import assignments, classifying
+from facetline.streams.local import SOURCE as LOCAL_SOURCE
+from facetline.streams.local import LocalWriter
+from facetline.streams.pipeline import Pipeline, Writer
+from facetline.streams.project import Project
+from facetline.streams.settings import Settings
 
 CLI_SOURCE = "facetline/cli"
 
@@ -103,7 +104,7 @@ async def open_store(
             if private_files.make_folder(settings.data_folder):
                 log.warning("data_folder_made_private", folder=str(settings.data_folder))
         except OSError as error:
-            raise data_lock.folder_unusable(settings.data_folder, error) from error
+            raise local_server.folder_unusable(settings.data_folder, error) from error
     patience = postgres.Patience(settings.store_connect_s, settings.store_statement_s)
     store = await opening.open_store(settings.store, clock_shift=clock_shift, deadline_s=deadline_s, patience=patience)
     try:
@@ -115,7 +116,7 @@ async def open_store(
 def _load_native_modules(project: Project | None) -> None:
     """Import what views and the embedded model need before any thread of theirs, or of the caller's program, does."""
     kinds = set() if project is None else {each.kind for each in project.evaluators.values()}
-    native_modules.load(*(minilm.NATIVE if embedded.KIND in kinds else ()), *native_modules.VIEW)
+    native_modules.load(*(minilm.NATIVE if evaluator.KIND in kinds else ()), *native_modules.VIEW)
 
 
 def _project(settings: Settings, *, needed: bool) -> Project | None:
@@ -124,15 +125,17 @@ def _project(settings: Settings, *, needed: bool) -> Project | None:
     return project_.load_project(settings)
 
 
-def _server(settings: Settings, store: Store) -> data_lock.Holder | None:
+def _server(settings: Settings, store: Store) -> local_server.Holder | None:
     """Return who serves this data folder; a server of another store than ours is nobody's business here."""
-    found = data_lock.holder(settings.data_folder)
+    found = local_server.holder(settings.data_folder)
     return found if found is not None and found.store_id == store.store_id else None
 
 
 async def _writer(settings: Settings, store: Store) -> Writer:
     if settings.runtime == "local":
         return LocalWriter(store)
-    from streams.kafka_writer import KafkaWriter  # aiokafka is slow to import, and the local runtime has no use for it
+    from facetline.streams.kafka.writer import (
+        KafkaWriter,  # aiokafka is slow to import, and the local runtime has no use for it
+    )
 
     return KafkaWriter(settings)

@@ -12,22 +12,25 @@ from typing import TypeVar
 
 import structlog
 
-from facets import errors
-from storage import definitions
-from storage.engine import Clock, Store, no_shift
-from streams import observing, topics, wiring, worker_http
-from streams import project as project_
-from streams.classifying import assignments, classifying, owner_name
-from streams.faust_worker import FaustWorker
-from streams.log_reader import KafkaLog
-from streams.members import Members
-from streams.publisher import Publisher
-from streams.settings import Settings
-from streams.stop_signals import stopping
-from streams.write_worker import WriteWorker
+from facetline.facets import errors
+from facetline.storage import definitions
+from facetline.storage.db.engine import Clock, Store, no_shift
+from facetline.streams import project as project_
+from facetline.streams import wiring
+from facetline.streams.background import assignments, classifying, owner_name
+from facetline.streams.kafka import topics
+from facetline.streams.kafka.consumer import FaustWorker
+from facetline.streams.kafka.log_reader import KafkaLog
+from facetline.streams.kafka.publisher import Publisher
+from facetline.streams.kafka.write_worker import WriteWorker
+from facetline.streams.monitor import http
+from facetline.streams.monitor import observer as observing
+from facetline.streams.monitor.worker_state import Members
+from facetline.streams.settings import Settings
+from facetline.streams.stop_signals import stop_on_signals
 
 WAIT_FIRST_S = 1.0
-WAIT_MOST_S = 15.0
+WAIT_MAX_S = 15.0
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -55,7 +58,7 @@ async def run_worker(
 
                 # Shown from the first moment on, and no longer asked about when the store is closed.
                 observer = observing.Observer(members)
-                members.address = await opened.enter_async_context(worker_http.serving(settings, observer))
+                members.address = await opened.enter_async_context(http.serving(settings, observer))
                 opened.push_async_callback(observer.close)
                 store = await _when_there(store_opened, stop, members)
                 opened.push_async_callback(observer.close)
@@ -171,7 +174,7 @@ async def _when_there(open_: Callable[[], Awaitable[T]], stop: asyncio.Event, me
             return found
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), pause_s)
-        pause_s = min(pause_s * 2, WAIT_MOST_S)
+        pause_s = min(pause_s * 2, WAIT_MAX_S)
     return None
 
 
@@ -203,4 +206,4 @@ def _signals(stop: asyncio.Event, members: Members) -> contextlib.AbstractContex
         if members.work is not None:  # cancelling alone would let calls have their grace, while others still leave
             members.work.side_chain.halt()
 
-    return stopping(stop, at_once=at_once, first=first)
+    return stop_on_signals(stop, at_once=at_once, first=first)

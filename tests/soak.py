@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 ENDING_S = 120.0
 """How long runs may take to end: the simulation makes a failing plan small, services are stopped."""
-LEAST_MINUTES = 0.6
+MIN_MINUTES = 0.6
 """With less time left no run is begun."""
 EXTRA = 0.2
 BROKEN = {3, 4}
@@ -93,7 +93,7 @@ class Soak:
 
     def _lane(self, name: str) -> None:
         turn = 0
-        while not self.stopped.is_set() and (left := (self.ends - time.monotonic()) / 60) > LEAST_MINUTES:
+        while not self.stopped.is_set() and (left := (self.ends - time.monotonic()) / 60) > MIN_MINUTES:
             seed = self._random.randrange(1_000, 1_000_000_000)
             words, settings = simulation(seed, left) if name == "simulation" else faults(seed, turn)
             if self._pytest(name, seed, words, settings) in BROKEN:
@@ -176,7 +176,7 @@ class Soak:
 
 def simulation(seed: int, minutes: float) -> tuple[list[str], Mapping[str, str]]:
     """Return what runs seeds of the simulation, from this one on, for so long."""
-    limits = ["--minutes", f"{max(minutes - LEAST_MINUTES / 2, 0.1):.2f}", "--first-seed", str(seed)]
+    limits = ["--minutes", f"{max(minutes - MIN_MINUTES / 2, 0.1):.2f}", "--first-seed", str(seed)]
     return ["tests/simulation", "-s", "-k", "promises_hold", *limits], {}
 
 

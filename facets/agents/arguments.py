@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from facets import display
-from facets.agents.tools import Parameter, Tool
-from facets.errors import InvalidQuery, UnknownValue, nearest
-from facets.question_sets import MISSING
+from facetline.facets import display
+from facetline.facets.agents.tools import Parameter, Tool
+from facetline.facets.errors import InvalidQuery, UnknownValue, nearest
+from facetline.facets.schema.question_sets import MISSING
 
 TEXT_CHARS_MAX = 1_000_000
 """Above the largest body; what reads the text has a closer bound of its own."""

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal
 
-from facets.agents.tools import Parameter, Tool
+from facetline.facets.agents.tools import Parameter, Tool
 
 _TYPES: dict[str, Any] = {"string": str, "number": float, "integer": int, "boolean": bool}
 

@@ -1,8 +1,8 @@
 """The MCP over streamable HTTP: the application under `/mcp`. Stateless: no session, each request for itself, and no
 stream that would stay open; whoever asks for one by GET is told that there is none, which the protocol provides for.
 
-Whoever mounts it has judged host, origin, size and time before (`facets.api.gate`); the token is judged here, at each
-request, so that a revoked one ends at once.
+Host, origin, size and time are checked before (`facets.api.middleware`); the token is checked here, at each request,
+so that a revoked one ends at once.
 """
 
 from collections.abc import AsyncIterator
@@ -14,16 +14,16 @@ from starlette.datastructures import Headers
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from facets.agents import server
-from facets.agents.server import Context
-from facets.agents.sources import NodeSource
-from facets.agents.toolbox import Toolbox
-from facets.agents.tools import Extra
-from facets.api import json_text
-from facets.api.access import require
-from facets.api.application import MakePart, Part
-from facets.api.call import Service
-from facets.api.problems import Problem
+from facetline.facets.agents import server
+from facetline.facets.agents.backends import NodeSource
+from facetline.facets.agents.server import Context
+from facetline.facets.agents.toolbox import Toolbox
+from facetline.facets.agents.tools import Extra
+from facetline.facets.api import json_text
+from facetline.facets.api.application import MakePart, Part
+from facetline.facets.api.auth import require
+from facetline.facets.api.problems import Problem
+from facetline.facets.api.routing import Service
 
 PATH = "/mcp"
 JSON, EVENTS = "application/json", "text/event-stream"

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from facets import display, documents, errors
-from facets.agents import texts, wording
-from facets.agents.replies import ToolReply
-from facets.agents.sources import Source
-from facets.agents.tools import ENUM_MAX, LIMIT_DEFAULT, VALUES_DEFAULT, Tool
-from facets.questions import Choice
+from facetline.facets import display, documents, errors
+from facetline.facets.agents import descriptions, rendering
+from facetline.facets.agents.backends import Source
+from facetline.facets.agents.replies import ToolReply
+from facetline.facets.agents.tools import ENUM_MAX, LIMIT_DEFAULT, VALUES_DEFAULT, Tool
+from facetline.facets.questions import Choice
 
 BUCKETS_ASKED = 1_000
 """More than any question has, so that nothing is left out before we choose."""
@@ -18,11 +18,11 @@ async def list_collections(source: Source, tool: Tool, given: Mapping[str, Any])
     """List the collections with their questions and counts."""
     del tool, given
     found = [display.deep(_collection(each)) for each in await source.collections()]
-    shown = texts.that_fit(found, texts.RESULT_BYTES_MAX)
+    shown = rendering.that_fit(found, rendering.RESULT_BYTES_MAX)
     parts = [_collection_text(each) for each in shown] or ["There is no collection that agents may see."]
     if len(shown) < len(found):
         parts.append(f"and {len(found) - len(shown)} more collections; each has a search tool of its own")
-    text = texts.bounded("\n\n".join(parts), "list_facets shows one question at a time")
+    text = rendering.bounded("\n\n".join(parts), "list_facets shows one question at a time")
     return ToolReply(text, {"collections": shown})
 
 
@@ -34,7 +34,7 @@ def _collection(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def _question(question: Mapping[str, Any]) -> dict[str, Any]:
     values = list(question.get("options") or question.get("levels") or [True, False])
-    shown = {"type": question["type"], "ask": wording.clipped(question["ask"], wording.ASK_CHARS_MAX)}
+    shown = {"type": question["type"], "ask": descriptions.clipped(question["ask"], descriptions.ASK_CHARS_MAX)}
     more = {"more_values": len(values) - ENUM_MAX} if len(values) > ENUM_MAX else {}
     return {**shown, "values": values[:ENUM_MAX], **more}
 
@@ -64,12 +64,12 @@ async def search(source: Source, tool: Tool, given: Mapping[str, Any]) -> ToolRe
         except errors.UnknownValue as error:
             raise _with_lookup(error, tool, facets) from error
         made = _hits(reply, tuple(facets))
-        if limit == 1 or max(len(made.text.encode()), texts.size_of(made.content)) <= texts.RESULT_BYTES_MAX:
+        if limit == 1 or max(len(made.text.encode()), rendering.size_of(made.content)) <= rendering.RESULT_BYTES_MAX:
             break
         limit = max(1, min(limit, len(reply["hits"])) // 2)
     asked = int(given.get("limit", LIMIT_DEFAULT))
     note = f"\n(shortened to {limit} of {asked} hits: they are long)" if limit < asked else ""
-    return ToolReply(texts.bounded(made.text + note, "name more options or a narrower filter"), made.content)
+    return ToolReply(rendering.bounded(made.text + note, "name more options or a narrower filter"), made.content)
 
 
 def _with_lookup(error: errors.UnknownValue, tool: Tool, facets: Mapping[str, Any]) -> errors.UnknownValue:
@@ -82,11 +82,11 @@ def _with_lookup(error: errors.UnknownValue, tool: Tool, facets: Mapping[str, An
 
 
 def _hits(reply: Mapping[str, Any], first: Sequence[str]) -> ToolReply:
-    shown = [texts.hit(found, first) for found in reply["hits"]]
+    shown = [rendering.hit(found, first) for found in reply["hits"]]
     total, cursor, pending = reply["total"], reply["next_cursor"], reply["as_of"]["pending"]
     page = f"next_cursor={cursor}" if cursor else "no more pages"
     waiting = f"; {pending} documents are waiting for answers and may be missing here" if pending else ""
-    text = "\n".join([*(texts.hit_line(each) for each in shown), f"{total} total, {page}{waiting}"])
+    text = "\n".join([*(rendering.hit_line(each) for each in shown), f"{total} total, {page}{waiting}"])
     return ToolReply(text, {"hits": shown, "total": total, "next_cursor": cursor, "pending": pending})
 
 
@@ -107,13 +107,13 @@ async def list_facets(source: Source, tool: Tool, given: Mapping[str, Any]) -> T
     )
     limit = int(given.get("limit", VALUES_DEFAULT))
     found = [display.deep(_facet(each, str(given.get("contains", "")), limit)) for each in reply["facets"]]
-    shown = texts.that_fit(found, texts.RESULT_BYTES_MAX)
+    shown = rendering.that_fit(found, rendering.RESULT_BYTES_MAX)
     parts = [_facet_text(each) for each in shown]
     if len(shown) < len(found):
         parts.append(f"and {', '.join(each['name'] for each in found[len(shown) :])}; name one as facet")
     text = "\n\n".join([*parts, f"{reply['total']} documents"])
     content = {"facets": shown, "total": reply["total"]}
-    return ToolReply(texts.bounded(text, "give facet, contains or a lower limit"), content)
+    return ToolReply(rendering.bounded(text, "give facet, contains or a lower limit"), content)
 
 
 def _facet(found: Mapping[str, Any], contains: str, limit: int) -> dict[str, Any]:
@@ -163,29 +163,29 @@ async def locate(source: Source, uri: str) -> str:
 
 def _document(found: Mapping[str, Any], offset: int) -> ToolReply:
     body = found["body"] or ""
-    part, ends = texts.body_part(body, offset)
+    part, ends = rendering.body_part(body, offset)
     following = ends if ends < len(body) and part else None
-    answers = {name: display.deep(texts.answer(value)) for name, value in (found["facets"] or {}).items()}
+    answers = {name: display.deep(rendering.answer(value)) for name, value in (found["facets"] or {}).items()}
     state, is_whole = _state(display.deep(found["state"] or {}))
     uri, names = display.handle(found["uri"]), ("status", "reason", "version", "written_at")
     content: dict[str, Any] = {"uri": uri, **{name: found[name] for name in names}}
-    content |= {"answers": answers, "state": state, "note": texts.UNTRUSTED_BODY, "body": part}
+    content |= {"answers": answers, "state": state, "note": rendering.UNTRUSTED_BODY, "body": part}
     content |= {"body_chars": len(body), "next_offset": following}
     reason = f" ({found['reason']})" if found["reason"] else ""
-    said = "  ".join(texts.answer_text(name, value) for name, value in answers.items()) or "none"
+    said = "  ".join(rendering.answer_text(name, value) for name, value in answers.items()) or "none"
     lines = [f"{uri}  {found['status']}{reason}  version {found['version']}", f"answers: {said}"]
     if state:
-        lines.append(f"fields: {texts.state_text(state)}" + ("" if is_whole else " … cut"))
-    lines.append(texts.fenced(part))
+        lines.append(f"fields: {rendering.state_text(state)}" + ("" if is_whole else " … cut"))
+    lines.append(rendering.fenced(part))
     if following is not None:
         lines.append(f"characters {offset} to {ends} of {len(body)}; go on with offset={following}")
     return ToolReply("\n".join(lines), content)
 
 
 def _state(state: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-    if texts.size_of(state) <= texts.STATE_BYTES_MAX:
+    if rendering.size_of(state) <= rendering.STATE_BYTES_MAX:
         return dict(state), True
-    return texts.small_state(state), False
+    return rendering.small_state(state), False
 
 
 async def query_sql(source: Source, tool: Tool, given: Mapping[str, Any]) -> ToolReply:
@@ -194,15 +194,15 @@ async def query_sql(source: Source, tool: Tool, given: Mapping[str, Any]) -> Too
     reply = await source.sql(str(given["sql"]), int(given.get("limit", VALUES_DEFAULT)))
     columns = [display.line(each["name"] if isinstance(each, dict) else each) for each in reply["columns"]]
     rows = display.deep(reply["rows"])
-    kept = texts.that_fit(rows, texts.RESULT_BYTES_MAX)
+    kept = rendering.that_fit(rows, rendering.RESULT_BYTES_MAX)
     lines = [" | ".join(columns), *(" | ".join(_cell(value) for value in row) for row in kept)]
     truncated = bool(reply["truncated"]) or len(kept) < len(rows)
     lines.append(
         f"{len(kept)} rows" + (", there are more: give a higher limit or a narrower query" if truncated else "")
     )
     content = {"columns": columns, "rows": kept, "truncated": truncated}
-    return ToolReply(texts.bounded("\n".join(lines), "select fewer columns or rows"), content)
+    return ToolReply(rendering.bounded("\n".join(lines), "select fewer columns or rows"), content)
 
 
 def _cell(value: Any) -> str:
-    return texts.quoted(value, texts.LINE_CHARS_MAX) if isinstance(value, str) else display.line(value)
+    return rendering.quoted(value, rendering.LINE_CHARS_MAX) if isinstance(value, str) else display.line(value)

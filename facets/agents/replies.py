@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from facets import display, errors, telling
-from facets.agents import texts
+from facetline.facets import display, errors, public_messages
+from facetline.facets.agents import rendering
 
 ALLOWED_MAX = 100
 
@@ -21,11 +21,11 @@ class ToolReply:
 def refused(error: errors.PipelineError) -> ToolReply:
     """Return an error as a reply."""
     code = getattr(error, "code", None) or getattr(error, "reason", None) or type(error).__name__
-    message = telling.said(error)
+    message = public_messages.said(error)
     content: dict[str, Any] = {"error": str(code), "message": message}
     allowed = getattr(error, "allowed", ())
     if allowed:
         content["allowed"] = display.deep(list(allowed)[:ALLOWED_MAX])
     again = " Try again in a moment." if isinstance(error, errors.TransientError) else ""
-    text = texts.bounded(f"Error: {message}{again}", "ask for less")
-    return ToolReply(text, {**content, "message": texts.cut(message, texts.RESULT_BYTES_MAX)}, is_error=True)
+    text = rendering.bounded(f"Error: {message}{again}", "ask for less")
+    return ToolReply(text, {**content, "message": rendering.cut(message, rendering.RESULT_BYTES_MAX)}, is_error=True)

@@ -6,7 +6,7 @@ argument is required, and null stands for "not given"; `arguments.read` takes ei
 
 from typing import Any, Literal
 
-from facets.agents.tools import Parameter, Tool
+from facetline.facets.agents.tools import Parameter, Tool
 
 Format = Literal["mcp", "openai", "openai-responses", "anthropic"]
 FORMATS: tuple[Format, ...] = ("mcp", "openai", "openai-responses", "anthropic")

@@ -19,11 +19,11 @@ from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
 
-from facets import display, errors, telling
-from facets.agents import schemas
-from facets.agents.replies import ToolReply
-from facets.agents.toolbox import Toolbox
-from facets.agents.tools import Tool
+from facetline.facets import display, errors, public_messages
+from facetline.facets.agents import schemas
+from facetline.facets.agents.replies import ToolReply
+from facetline.facets.agents.toolbox import Toolbox
+from facetline.facets.agents.tools import Tool
 
 Context = ServerRequestContext[Any, Any]
 ToolboxOf = Callable[[Context], Awaitable[Toolbox]]
@@ -81,7 +81,7 @@ class _Handlers:
             toolbox = await self._toolbox_of(context)
             return types.ListToolsResult(tools=[tool_of(tool) for tool in await toolbox.tools()])
         except errors.PipelineError as error:
-            raise MCPError(types.INTERNAL_ERROR, telling.said(error)) from error
+            raise MCPError(types.INTERNAL_ERROR, public_messages.said(error)) from error
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         reply = await self._run(context, params.name, params.arguments)

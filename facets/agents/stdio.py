@@ -18,12 +18,12 @@ from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from facets import errors
-from facets.agents import schemas, server
-from facets.agents.pending import Pending, Replies
-from facets.agents.server import Context
-from facets.agents.stdin_lines import StdinLines
-from facets.agents.toolbox import Toolbox
+from facetline.facets import errors
+from facetline.facets.agents import schemas, server
+from facetline.facets.agents.pending import Pending, Replies
+from facetline.facets.agents.server import Context
+from facetline.facets.agents.stdin_lines import StdinLines
+from facetline.facets.agents.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from mcp.server.session import ServerSession

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from facets import display, errors
-from facets.agents import arguments, reading, replies, tools, writing
-from facets.agents.replies import ToolReply
-from facets.agents.sources import NEEDS, Source
-from facets.agents.tools import EXTRAS, Does, Extra, Tool
+from facetline.facets import display, errors
+from facetline.facets.agents import arguments, reading, replies, tools, writing
+from facetline.facets.agents.backends import NEEDS, Source
+from facetline.facets.agents.replies import ToolReply
+from facetline.facets.agents.tools import EXTRAS, Does, Extra, Tool
 
 Run = Callable[[Source, Tool, Mapping[str, Any]], Awaitable[ToolReply]]
 RUNS: Mapping[Does, Run] = {

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from facets.agents import wording
-from facets.definitions import Definition
-from facets.questions import Choice
+from facetline.facets.agents import descriptions
+from facetline.facets.definitions import Definition
+from facetline.facets.questions import Choice
 
 Kind = Literal["string", "number", "integer", "boolean"]
 Does = Literal[
@@ -45,7 +45,7 @@ SEARCH_BYTES_MIN = 4_096
 """The share of a search tool that none goes below, however many there are: questions are told, options looked up."""
 _FRAME_BYTES = 1_024
 """Of a tool beside its arguments and description: name, title, hints, and what JSON puts around all of it."""
-_ASKS = (wording.ASK_CHARS_MAX, 120, 40, 0)
+_ASKS = (descriptions.ASK_CHARS_MAX, 120, 40, 0)
 """Characters of a question, from the fullest description to the shortest, where questions are many."""
 
 
@@ -129,11 +129,11 @@ def search_tool(definition: Definition, *, scope: bool = False, bytes_max: int =
     list_facets, and checked at the call all the same. Then questions are shortened, and at last left out: filter has
     the same columns, and an argument that no schema lists is still understood.
     """
-    description = wording.search(definition)
+    description = descriptions.search(definition)
     beside = (
         _MIN_CONFIDENCE,
-        Parameter("filter", "string", wording.filter_(definition, bytes_max // 4)),
-        Parameter("sort", "string", wording.sort(definition)),
+        Parameter("filter", "string", descriptions.filter_(definition, bytes_max // 4)),
+        Parameter("sort", "string", descriptions.sort(definition)),
         Parameter("limit", "integer", f"Hits on a page, {LIMIT_DEFAULT} unless told.", least=1, most=LIMIT_MAX),
         Parameter("cursor", "string", "next_cursor of the page before, with the other arguments as they were."),
         *([_SCOPE] if scope else []),
@@ -169,7 +169,7 @@ def _choices(definition: Definition, room: int) -> list[Parameter]:
     for described in (False, True):  # that an option can be named at all is worth more than what it means
         for name in small_first:
             options = tuple(asked[name].options)
-            text = wording.choice(asked[name], described=described, ask_max=ask_max)
+            text = descriptions.choice(asked[name], described=described, ask_max=ask_max)
             fuller = replace(found[name], description=text, values=options)
             cost = _size(fuller) - _size(found[name])
             new = 0 if found[name].values else len(options)
@@ -179,7 +179,7 @@ def _choices(definition: Definition, room: int) -> list[Parameter]:
 
 
 def _looked_up(name: str, question: Choice, collection: str, ask_max: int) -> Parameter:
-    return Parameter(name, "string", wording.many(name, question, collection, ask_max), many=True)
+    return Parameter(name, "string", descriptions.many(name, question, collection, ask_max), many=True)
 
 
 def _size(parameter: Parameter) -> int:
@@ -209,7 +209,7 @@ def _collection(names: tuple[str, ...], *, required: bool = True) -> Parameter:
 
 
 def _list_collections() -> Tool:
-    return Tool("list_collections", "list_collections", "List collections", wording.LIST_COLLECTIONS)
+    return Tool("list_collections", "list_collections", "List collections", descriptions.LIST_COLLECTIONS)
 
 
 def _list_facets(names: tuple[str, ...], *, scope: bool) -> Tool:
@@ -222,12 +222,12 @@ def _list_facets(names: tuple[str, ...], *, scope: bool) -> Tool:
         Parameter("limit", "integer", f"Values of a question, {VALUES_DEFAULT} unless told.", least=1, most=VALUES_MAX),
         *([_SCOPE] if scope else []),
     )
-    return Tool("list_facets", "list_facets", "Count answers", wording.LIST_FACETS, parameters)
+    return Tool("list_facets", "list_facets", "Count answers", descriptions.LIST_FACETS, parameters)
 
 
 def _get_document() -> Tool:
     offset = Parameter("offset", "integer", "Go on in a long text at this character; 0 unless told.", least=0)
-    return Tool("get_document", "get_document", "Read a document", wording.GET_DOCUMENT, (_URI, offset))
+    return Tool("get_document", "get_document", "Read a document", descriptions.GET_DOCUMENT, (_URI, offset))
 
 
 def _query_sql(names: tuple[str, ...]) -> Tool:
@@ -235,7 +235,7 @@ def _query_sql(names: tuple[str, ...]) -> Tool:
         Parameter("sql", "string", "One SELECT in DuckDB's SQL.", required=True),
         Parameter("limit", "integer", f"Rows, {VALUES_DEFAULT} unless told.", least=1, most=VALUES_MAX),
     )
-    return Tool("query_sql", "query_sql", "Query by SQL", wording.query_sql(names), parameters)
+    return Tool("query_sql", "query_sql", "Query by SQL", descriptions.query_sql(names), parameters)
 
 
 def _write_document(names: tuple[str, ...]) -> Tool:
@@ -251,7 +251,7 @@ def _write_document(names: tuple[str, ...]) -> Tool:
         "write_document",
         "write_document",
         "Write a document",
-        wording.WRITE_DOCUMENT,
+        descriptions.WRITE_DOCUMENT,
         parameters,
         reads_only=False,
         destroys=True,
@@ -264,7 +264,7 @@ def _delete_document(names: tuple[str, ...]) -> Tool:
         "delete_document",
         "delete_document",
         "Delete a document",
-        wording.DELETE_DOCUMENT,
+        descriptions.DELETE_DOCUMENT,
         (_URI,),
         reads_only=False,
         destroys=True,
@@ -280,7 +280,7 @@ def _reindex(names: tuple[str, ...]) -> Tool:
         Parameter("dry_run", "boolean", "Start nothing; say how many documents and calls it would be, and the cost."),
         Parameter("job", "string", "Id of a job that was started: say how far it is, start nothing."),
     )
-    return Tool("reindex", "reindex", "Ask again", wording.REINDEX, parameters, reads_only=False, destroys=True)
+    return Tool("reindex", "reindex", "Ask again", descriptions.REINDEX, parameters, reads_only=False, destroys=True)
 
 
 _EXTRA = {"sql": _query_sql, "write": _write_document, "delete": _delete_document, "reindex": _reindex}

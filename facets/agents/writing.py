@@ -4,13 +4,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from facets import display, errors
-from facets.agents import texts
-from facets.agents.reading import locate
-from facets.agents.replies import ToolReply
-from facets.agents.sources import Source
-from facets.agents.tools import Tool
-from facets.node import ReindexRequest
+from facetline.facets import display, errors
+from facetline.facets.agents import rendering
+from facetline.facets.agents.backends import Source
+from facetline.facets.agents.reading import locate
+from facetline.facets.agents.replies import ToolReply
+from facetline.facets.agents.tools import Tool
+from facetline.facets.backend import ReindexRequest
 
 
 async def write_document(source: Source, tool: Tool, given: Mapping[str, Any]) -> ToolReply:
@@ -89,4 +89,4 @@ def _job(job: Mapping[str, Any]) -> ToolReply:
     shown = {name: job[name] for name in ("id", "collection", "state", "progress") if name in job}
     progress = "  ".join(f"{name} {value}" for name, value in (job.get("progress") or {}).items())
     text = f"job {job['id']}  {job['state']}  {progress}".rstrip()
-    return ToolReply(texts.bounded(text, "look at the job later"), shown)
+    return ToolReply(rendering.bounded(text, "look at the job later"), shown)

@@ -15,10 +15,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from facets.api import (
+from facetline.facets.api import (
     collections,
     dead_letters,
-    described,
     documents,
     health,
     jobs,
@@ -28,12 +27,13 @@ from facets.api import (
     reply_models,
     statements,
 )
-from facets.api.access import Access
-from facets.api.call import Call, Declared, Service, service_of
-from facets.api.gate import Gate, Observe, ProblemPage, page_or_json
-from facets.api.limits import Limits
-from facets.api.problems import Problem
-from facets.node import Node
+from facetline.facets.api import openapi as described
+from facetline.facets.api.auth import Access
+from facetline.facets.api.limits import Limits
+from facetline.facets.api.middleware import Gate, Observe, ProblemPage, page_or_json
+from facetline.facets.api.problems import Problem
+from facetline.facets.api.routing import Call, Declared, Service, service_of
+from facetline.facets.backend import Backend
 
 VERSION = "1"
 
@@ -56,7 +56,7 @@ MakePart = Callable[[Service], Part]
 
 
 def application(
-    node: Node,
+    node: Backend,
     *,
     loopback: bool,
     hosts: Collection[str] = (),

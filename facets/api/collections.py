@@ -6,11 +6,11 @@ from urllib.parse import parse_qsl, quote, urlencode
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from facets.api import models, replies, reply_models, row_streams
-from facets.api.call import Call, Declared
-from facets.api.documents import freshness
-from facets.api.problems import Problem
-from facets.selection import Selection, selection_of
+from facetline.facets.api import models, replies, reply_models, row_streams
+from facetline.facets.api.documents import freshness
+from facetline.facets.api.problems import Problem
+from facetline.facets.api.routing import Call, Declared
+from facetline.facets.search.selection import Selection, selection_of
 
 PATH = "/v1/collections"
 _OF_ONE_PAGE = frozenset({"cursor", "limit", "stream"})

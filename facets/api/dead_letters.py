@@ -2,8 +2,8 @@
 
 from starlette.responses import Response
 
-from facets.api import models, replies, reply_models
-from facets.api.call import Call, Declared
+from facetline.facets.api import models, replies, reply_models
+from facetline.facets.api.routing import Call, Declared
 
 PATH = "/v1/dead-letters"
 _ONE = PATH + "/{id}"

@@ -5,10 +5,10 @@ from urllib.parse import quote, unquote_to_bytes
 
 from starlette.responses import Response
 
-from facets.api import models, reading, replies, reply_models
-from facets.api.call import Call, Declared
-from facets.api.problems import Problem
-from facets.node import Freshness
+from facetline.facets.api import models, replies, reply_models, request_parsing
+from facetline.facets.api.problems import Problem
+from facetline.facets.api.routing import Call, Declared
+from facetline.facets.backend import Freshness
 
 PREFIX = "/v1/documents/"
 PATH = PREFIX + "{uri:path}"
@@ -37,8 +37,8 @@ def freshness(given: models.Fresh) -> Freshness:
 async def put(call: Call) -> Response:
     """Write a document."""
     waited = call.parameters(models.Waited)
-    key = reading.idempotency_key(call.request)
-    given = _write_of(await reading.json_object(call.request))
+    key = request_parsing.idempotency_key(call.request)
+    given = _write_of(await request_parsing.json_object(call.request))
     reply = await call.node.write(
         call.caller,
         uri_of(call),
@@ -54,7 +54,7 @@ async def put(call: Call) -> Response:
 async def delete(call: Call) -> Response:
     """Delete a document."""
     waited = call.parameters(models.Waited)
-    key = reading.idempotency_key(call.request)
+    key = request_parsing.idempotency_key(call.request)
     reply = await call.node.delete(
         call.caller, uri_of(call), event_id=key, wait=waited.wait, timeout_s=waited.timeout_s
     )
@@ -76,7 +76,7 @@ async def event(call: Call) -> Response:
 def _write_of(values: dict[str, Any]) -> models.Write:
     """Return what to write; what is of a wrong type is refused for the reason that the pipeline would give."""
     try:
-        return reading.checked_body(models.Write, values)
+        return request_parsing.checked_body(models.Write, values)
     except Problem as problem:
         if problem.kind.name != "invalid-request":
             raise

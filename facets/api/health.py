@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from starlette.responses import Response
 
-from facets.api import access, models, problem_types, replies, reply_models
-from facets.api.call import Call, Declared
-from facets.api.problems import Problem
-from facets.node import Check
+from facetline.facets.api import auth, models, problem_types, replies, reply_models
+from facetline.facets.api.problems import Problem
+from facetline.facets.api.routing import Call, Declared
+from facetline.facets.backend import Check
 
 
 async def livez(call: Call) -> Response:
@@ -53,7 +53,7 @@ async def _may_see(call: Call, *, needed: bool) -> bool:
     """Say whether details are shown; `needed`: they were asked for, so a missing token is told."""
     try:
         caller = await call.service.access.caller(call.request.headers)
-        access.require(caller, "read", everywhere=True)
+        auth.require(caller, "read", everywhere=True)
     except Problem:
         if needed:
             raise

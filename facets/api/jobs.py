@@ -4,9 +4,9 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from facets.api import models, reading, replies, reply_models
-from facets.api.call import Call, Declared
-from facets.node import ReindexRequest
+from facetline.facets.api import models, replies, reply_models, request_parsing
+from facetline.facets.api.routing import Call, Declared
+from facetline.facets.backend import ReindexRequest
 
 PATH = "/v1/jobs"
 SOON = {"Retry-After": "1"}
@@ -15,7 +15,7 @@ SOON = {"Retry-After": "1"}
 async def reindex(call: Call) -> Response:
     """Start a job or join the one that does the same; or say what it would take."""
     call.parameters(models.Nothing)
-    key = reading.idempotency_key(call.request)
+    key = request_parsing.idempotency_key(call.request)
     given = await call.body(models.Reindex, needed=False)
     request = ReindexRequest(
         call.path["collection"], force=given.force, outdated=given.outdated, filter=given.filter, scope=given.scope

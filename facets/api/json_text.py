@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any, NoReturn
 
-from facets.api.problems import Problem
+from facetline.facets.api.problems import Problem
 
 VALUES_MAX = 20_000
 """Names and values of one text. A state has at most 128 fields, a search some thousands of wanted options."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from facets.api.problems import Problem
+from facetline.facets.api.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Limits:
     tokens: int = 16
 
 
-class Slots:
+class ConcurrencyLimit:
     """Lets a bounded number of requests of one kind work at once; a bounded number waits for a bounded time.
 
     `each` is how many of them may be one caller's, those that wait included; None: any number.

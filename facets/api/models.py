@@ -4,12 +4,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from facets.api import reading
+from facetline.facets.api import request_parsing
 
 Json = dict[str, Any]
-TIMEOUT_MOST_S = 60.0
+TIMEOUT_MAX_S = 60.0
 """How long a write's reply may be waited for; `Limits.timeout_s`."""
-FRESHNESS_MOST_MS = 30_000
+FRESHNESS_MAX_MS = 30_000
 TOKENS_MAX = 16
 ITEMS_MAX = 1_000
 LETTERS_MAX = 200
@@ -28,7 +28,7 @@ class Fresh(Taken):
         default=[], max_length=TOKENS_MAX, description="tokens of writes and replies: the reply is at least so new"
     )
     wait_ms: int = Field(
-        default=2_000, ge=0, le=FRESHNESS_MOST_MS, description="how long to wait for that, in milliseconds"
+        default=2_000, ge=0, le=FRESHNESS_MAX_MS, description="how long to wait for that, in milliseconds"
     )
 
 
@@ -47,13 +47,13 @@ class Waited(Taken):
     @field_validator("timeout")
     @classmethod
     def _check_timeout(cls, text: str) -> str:
-        reading.seconds(text, most_s=TIMEOUT_MOST_S)
+        request_parsing.seconds(text, most_s=TIMEOUT_MAX_S)
         return text
 
     @property
     def timeout_s(self) -> float:
         """The timeout in seconds."""
-        return reading.seconds(self.timeout, most_s=TIMEOUT_MOST_S)
+        return request_parsing.seconds(self.timeout, most_s=TIMEOUT_MAX_S)
 
 
 LeastConfidence = Annotated[float | None, Field(ge=0, le=1, description="answers below it count as missing")]
@@ -174,7 +174,7 @@ class StatementParameters(Taken):
 
 
 ItemState = Literal["waiting", "asked", "reindexed", "failed", "superseded", "skipped", "canceled"]
-"""As the store has them: `storage.turns.ItemState`."""
+"""As the store has them: `storage.jobs.decisions.ItemState`."""
 
 
 class Items(Taken):

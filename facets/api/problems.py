@@ -11,8 +11,8 @@ from typing import Any
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from facets import display, errors, telling
-from facets.api.problem_types import KINDS, Kind
+from facetline.facets import display, errors, public_messages
+from facetline.facets.api.problem_types import KINDS, Kind
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_S = 1
@@ -103,7 +103,7 @@ def of_error(error: errors.PipelineError, *, missing: str = "not-found") -> Prob
     name = missing if isinstance(error, errors.NotFound) else next(found, "internal-error")
     if name == "internal-error":
         return Problem(name, FAILED)
-    return Problem(name, telling.said(error))
+    return Problem(name, public_messages.said(error))
 
 
 FAILED = "the request could not be answered; the server's log says why"

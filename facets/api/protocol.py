@@ -14,9 +14,9 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from facets.api import problems
-from facets.api.limits import Limits
-from facets.api.problems import Problem
+from facetline.facets.api import problems
+from facetline.facets.api.limits import Limits
+from facetline.facets.api.problems import Problem
 
 HEAD_BYTES_MAX = 64 * 1024
 """A request's line and headers: room for a long search by address, and for tokens in `at_least`."""

@@ -8,7 +8,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import Response
 
-from facets.api import problems
+from facetline.facets.api import problems
 
 AS_OF = "Facetline-As-Of"
 JSON = "application/json"

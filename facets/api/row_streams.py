@@ -1,6 +1,6 @@
 """Rows as CSV and NDJSON, however many: page by page out of one snapshot, in bounded memory.
 
-CSV is harmless for spreadsheets (`facets.spreadsheet`); NDJSON holds every value exactly.
+CSV is harmless for spreadsheets (`facets.export.spreadsheet`); NDJSON holds every value exactly.
 """
 
 import asyncio
@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from facets import spreadsheet
-from facets.api import problems
-from facets.api.call import Service
-from facets.node import NOW, Caller, Freshness, Rows
-from facets.selection import Selection
+from facetline.facets.api import problems
+from facetline.facets.api.routing import Service
+from facetline.facets.backend import NOW, Caller, Freshness, Rows
+from facetline.facets.export import spreadsheet
+from facetline.facets.search.selection import Selection
 
 CSV = "text/csv"
 NDJSON = "application/x-ndjson"

@@ -4,9 +4,9 @@ from typing import Any
 
 from starlette.responses import Response
 
-from facets.api import models, replies, reply_models, row_streams
-from facets.api.call import Call, Declared
-from facets.api.problems import Problem
+from facetline.facets.api import models, replies, reply_models, row_streams
+from facetline.facets.api.problems import Problem
+from facetline.facets.api.routing import Call, Declared
 
 
 async def by_body(call: Call) -> Response:

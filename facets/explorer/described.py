@@ -3,9 +3,9 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from facets.api import replies
-from facets.api.application import openapi
-from facets.explorer.site import HEADERS, Site, Visitor
+from facetline.facets.api import replies
+from facetline.facets.api.application import openapi
+from facetline.facets.explorer.base import HEADERS, Site, Visitor
 
 DOCUMENT = "/-/openapi.json"
 """The document by the page's own session: a browser sends no token to `/openapi.json`."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from facets.explorer import numbers, sidebar
-from facets.questions import Boolean, Choice, Question, Score
+from facetline.facets.explorer import formatting, sidebar
+from facetline.facets.questions import Boolean, Choice, Question, Score
 
 EXCERPT_MAX = 280
 BEGINNING_CHARS = 8 * EXCERPT_MAX
@@ -126,7 +126,7 @@ def _answer(name: str, question: Question, value: Mapping[str, Any], least: floa
         ask=question.ask,
         kind=question.type,
         label=_label(value),
-        confidence="" if sure is None else numbers.confidence(sure),
+        confidence="" if sure is None else formatting.confidence(sure),
         share=0 if sure is None else round(100 * sure, 1),
         low=sure is not None and sure < least,
         known=known,
@@ -171,7 +171,7 @@ def _bars(question: Question, value: Mapping[str, Any]) -> list[Bar]:
         ]
         pairs = pairs if found else []
     return [
-        Bar(label, numbers.percent(part), round(100 * part, 1), chosen, _bar_hue(question, label, place))
+        Bar(label, formatting.percent(part), round(100 * part, 1), chosen, _bar_hue(question, label, place))
         for place, (label, part, chosen) in enumerate(pairs)
     ]
 

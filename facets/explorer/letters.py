@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from facets import errors
-from facets.explorer.site import Site, Visitor
+from facetline.facets import errors
+from facetline.facets.explorer.base import Site, Visitor
 
 if TYPE_CHECKING:
-    from facets.node import Node
+    from facetline.facets.backend import Backend
 
 SHOWN = 50
 ADDRESS = "/-/dead-letters"
@@ -70,7 +70,7 @@ class Letters:
         return self._site.go(f"{ADDRESS}/{letter['id']}")
 
 
-async def waiting(node: "Node", visitor: Visitor) -> int | None:
+async def waiting(node: "Backend", visitor: Visitor) -> int | None:
     """Return how many letters wait; None for who may not see them, or while the store does not say."""
     if not visitor.may_reindex:
         return None

@@ -9,17 +9,17 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from facets import documents, errors
-from facets.api.problems import of_error
-from facets.definitions import Definition
-from facets.documents import Status
-from facets.explorer import asked as asked_
-from facets.explorer import hits, letters, numbers, orders, sidebar, standing
-from facets.explorer.asked import Asked
-from facets.explorer.site import Site, Visitor, is_part
-from facets.node import Caller
-from facets.questions import Question
-from facets.selection import MISSING, values_of
+from facetline.facets import documents, errors
+from facetline.facets.api.problems import of_error
+from facetline.facets.backend import Caller
+from facetline.facets.definitions import Definition
+from facetline.facets.documents import Status
+from facetline.facets.explorer import formatting, hits, letters, pipeline_strip, sidebar, sort_options
+from facetline.facets.explorer import search_url as asked_
+from facetline.facets.explorer.base import Site, Visitor, is_part
+from facetline.facets.explorer.search_url import Asked
+from facetline.facets.questions import Question
+from facetline.facets.search.selection import MISSING, values_of
 
 # The search stands without the store: each thing that the page wants of it beside that may take so long (seconds).
 STORE_S = 2.0
@@ -49,8 +49,8 @@ class Pages:
         shown = [
             {
                 "definition": definitions.by_name[each["name"]],
-                "parts": standing.parts(each["counts"]),
-                "total": sum(each["counts"].get(status, 0) for status in standing.STATUSES),
+                "parts": pipeline_strip.parts(each["counts"]),
+                "total": sum(each["counts"].get(status, 0) for status in pipeline_strip.STATUSES),
             }
             for each in listed
             if each["name"] in definitions.by_name
@@ -104,7 +104,7 @@ class Pages:
             answers=hits.answers(definition.questions, found["facets"], None),
             evaluation=evaluation,
             outdated=outdated,
-            confidence=numbers.confidence,
+            confidence=formatting.confidence,
             active=definition.fingerprint,
         )
 
@@ -175,11 +175,11 @@ class Pages:
         # hundreds.
         return {**await asyncio.to_thread(_around, definition, asked, reply), "strip": strip}
 
-    async def _strip(self, caller: Caller, collection: str) -> standing.Strip | None:
+    async def _strip(self, caller: Caller, collection: str) -> pipeline_strip.Strip | None:
         """Return the strip; None while the store, which knows it, is away."""
         try:
             async with asyncio.timeout(STORE_S):
-                return standing.strip(await self._node.strip(caller, collection))
+                return pipeline_strip.strip(await self._node.strip(caller, collection))
         except (TimeoutError, errors.TransientError):
             return None
 
@@ -237,7 +237,7 @@ def _around(definition: Definition, asked: Asked, reply: Mapping[str, Any]) -> d
         "definition": definition,
         "facets": sidebar.facets(asked, definition.questions, reply["facets"]),
         "chips": _chips(asked, definition.questions),
-        "orders": orders.offered(definition, asked.sort),
+        "orders": sort_options.offered(definition, asked.sort),
         "total": reply["total"],
         "first": first,
         "last": first + len(reply["hits"]) - 1 if reply["hits"] else 0,

@@ -5,9 +5,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from facets import errors
-from facets.explorer.site import Site, Visitor
-from facets.node import ReindexRequest
+from facetline.facets import errors
+from facetline.facets.backend import ReindexRequest
+from facetline.facets.explorer.base import Site, Visitor
 
 # What can be asked again, in the order of what it costs.
 MODES = {

@@ -11,15 +11,15 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from facets.api.application import Part
-from facets.api.call import Service
-from facets.explorer.described import DOCUMENT, Described
-from facets.explorer.letters import Letters
-from facets.explorer.pages import Pages
-from facets.explorer.panels import Panels
-from facets.explorer.reindexing import Reindexing
-from facets.explorer.signing_in import SigningIn
-from facets.explorer.site import HEADERS, STATIC, Site
+from facetline.facets.api.application import Part
+from facetline.facets.api.routing import Service
+from facetline.facets.explorer.base import HEADERS, STATIC, Site
+from facetline.facets.explorer.described import DOCUMENT, Described
+from facetline.facets.explorer.fragments import Panels
+from facetline.facets.explorer.letters import Letters
+from facetline.facets.explorer.login import SigningIn
+from facetline.facets.explorer.pages import Pages
+from facetline.facets.explorer.reindexing import Reindexing
 
 _FOR_EVER = "public, max-age=31536000, immutable"
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from facets.explorer import numbers
-from facets.explorer.asked import Asked
-from facets.questions import Boolean, Choice, Question
-from facets.selection import MISSING, values_of
+from facetline.facets.explorer import formatting
+from facetline.facets.explorer.search_url import Asked
+from facetline.facets.questions import Boolean, Choice, Question
+from facetline.facets.search.selection import MISSING, values_of
 
 # Colours of options, in their declared order; they come round again.
 HUES = 8
@@ -83,7 +83,7 @@ def _facet(asked: Asked, question: Question, reply: dict[str, Any]) -> Facet:
     missing = _missing(asked, name, reply["missing"]["count"], most)
     clear = asked.with_values(name, ()).address() if name in asked.facets else None
     reasons = [
-        f"{numbers.count(reply['missing'][reason])} {said}"
+        f"{formatting.count(reply['missing'][reason])} {said}"
         for reason, said in REASONS.items()
         if reply["missing"].get(reason)
     ]

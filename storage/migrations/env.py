@@ -1,8 +1,8 @@
-"""Alembic's entry: runs the steps on the connection, and inside the transaction, that `storage.opening` hands over."""
+"""Alembic's entry: runs the steps on the connection and in the transaction that `storage.db.opening` hands over."""
 
 from alembic import context
 
-from storage import tables
+from facetline.storage.db import models
 
-context.configure(connection=context.config.attributes["connection"], target_metadata=tables.METADATA)
+context.configure(connection=context.config.attributes["connection"], target_metadata=models.METADATA)
 context.run_migrations()

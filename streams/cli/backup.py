@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streams.cli import options, output, running
+from facetline.streams.cli import options, output, running
 
 if TYPE_CHECKING:
-    from storage.backups import Content
-    from streams.settings import Settings
+    from facetline.storage.backups import Content
+    from facetline.streams.settings import Settings
 
 
 def backup(
@@ -22,7 +22,7 @@ def backup(
     """Back up a SQLite store into one file, while other processes go on; it is checked before it gets its name."""
 
     async def work() -> int | None:
-        from storage import backups
+        from facetline.storage import backups
 
         path = _store_path(options.settings(config, folder))
         with output.Progress("pages", None) as progress:
@@ -50,8 +50,8 @@ def restore(
     """Put a backup in the place of a SQLite store that no process has open; the store from before is kept beside it."""
 
     async def work() -> int | None:
-        from facets import errors, private_files
-        from storage import backups
+        from facetline.facets import errors, private_files
+        from facetline.storage import backups
 
         settings = options.settings(config, folder)
         path = _store_path(settings)
@@ -89,8 +89,8 @@ def _store_path(settings: "Settings") -> Path:
     Raises:
         FatalError: the store is PostgreSQL, or in memory.
     """
-    from facets import errors
-    from storage import sqlite_files
+    from facetline.facets import errors
+    from facetline.storage.db import sqlite_files
 
     path = sqlite_files.path_of(settings.store)
     if path is None:

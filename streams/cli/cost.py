@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from streams.cli import options, output, running
+from facetline.streams.cli import options, output, running
 
 if TYPE_CHECKING:
-    from storage.engine import Store
-    from storage.spend import Spent
+    from facetline.storage.db.engine import Store
+    from facetline.storage.usage_ledger import Spent
 
 By = Literal["day", "collection", "evaluator", "model"]
 HEADINGS = ("calls", "input tokens", "output tokens", "cost")
@@ -31,12 +31,12 @@ def cost(
         from functools import reduce
         from operator import add
 
-        from storage import spend
-        from streams import wiring
+        from facetline.storage import usage_ledger
+        from facetline.streams import wiring
 
         async with wiring.open_store(options.settings(config, folder), create=False) as store:
             await _check(store, collection, evaluator)
-            found = await store.read(spend.totals, by, collection=collection, evaluator=evaluator, since=first)
+            found = await store.read(usage_ledger.totals, by, collection=collection, evaluator=evaluator, since=first)
         if json_:
             for what, each in found:
                 output.result({by: what, **_told(each)})
@@ -44,7 +44,7 @@ def cost(
         if not found:
             output.note("no call is in the ledger, of those that were asked for")
             return None
-        total = reduce(add, (each for _, each in found), spend.Spent())
+        total = reduce(add, (each for _, each in found), usage_ledger.Spent())
         rows = [(by, *HEADINGS), *((what, *_cells(each)) for what, each in found), ("total", *_cells(total))]
         output.table(rows)
         if total.unpriced_calls:
@@ -60,10 +60,10 @@ async def _check(store: "Store", collection: str | None, evaluator: str | None) 
     Raises:
         InvalidQuery: naming those that there are.
     """
-    from facets import errors
-    from storage import definitions, spend
+    from facetline.facets import errors
+    from facetline.storage import definitions, usage_ledger
 
-    charged = await store.read(spend.by_collection)
+    charged = await store.read(usage_ledger.by_collection)
     _, active = await store.read(definitions.active)
     collections = {*active.by_name, *(name for name, _ in charged)}
     evaluators = {*(each.evaluator for each in active.by_name.values()), *(name for _, name in charged)}

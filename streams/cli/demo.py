@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streams.cli import options, output, running
+from facetline.streams.cli import options, output, running
 
 if TYPE_CHECKING:
-    from streams.pipeline import Pipeline
-    from streams.settings import Settings
+    from facetline.streams.pipeline import Pipeline
+    from facetline.streams.settings import Settings
 
 COLLECTION = "tickets"
 SOURCE = "facetline/demo"
@@ -67,7 +67,7 @@ async def _tell(folder: Path, *, kafka: bool) -> int | None:
 
 
 def _settings(folder: Path, *, kafka: bool) -> "Settings":
-    from facets import errors
+    from facetline.facets import errors
 
     settings = options.settings(folder / "facetline.toml", folder / "data")
     if kafka and settings.runtime != "kafka":
@@ -80,7 +80,7 @@ def _settings(folder: Path, *, kafka: bool) -> "Settings":
 
 
 def _sample(name: str) -> str:
-    return resources.files("streams").joinpath("samples", name).read_text(encoding="utf-8")
+    return resources.files("facetline.streams").joinpath("samples", name).read_text(encoding="utf-8")
 
 
 def _tickets() -> list[dict[str, Any]]:
@@ -90,8 +90,8 @@ def _tickets() -> list[dict[str, Any]]:
 @contextlib.asynccontextmanager
 async def _open(settings: "Settings", *, kafka: bool) -> "AsyncIterator[Pipeline]":
     """Open the pipeline with the file as it now is; with Kafka, beside a worker process of its own."""
-    from storage import definitions
-    from streams import wiring
+    from facetline.storage import definitions
+    from facetline.streams import wiring
 
     with _worker(settings) if kafka else contextlib.nullcontext():
         async with wiring.open_pipeline(settings, classify=True) as pipeline:
@@ -109,7 +109,7 @@ def _worker(settings: "Settings") -> Iterator[None]:
         "FACETLINE_KAFKA__GROUP_ID": kafka.group_id,
         "FACETLINE_STORE_URL": settings.store,
     }
-    command = [sys.executable, "-c", "from streams.cli.main import main; main()"]
+    command = [sys.executable, "-c", "from facetline.streams.cli.main import main; main()"]
     arguments = ["worker", "--config", str(settings.config), "--folder", str(settings.data_folder)]
     process = subprocess.Popen([*command, *arguments], env=environment)  # noqa: S603 (our own command)
     try:
@@ -124,7 +124,7 @@ def _worker(settings: "Settings") -> Iterator[None]:
 
 
 async def _make_topics(settings: "Settings") -> None:
-    from streams import topics
+    from facetline.streams.kafka import topics
 
     reports = await topics.create_topics(settings.kafka)
     output.text(f"Topics on {settings.kafka.bootstrap_servers}: {', '.join(report.name for report in reports)}")
@@ -136,8 +136,8 @@ def _chapter(line: str) -> None:
 
 
 async def _write_all(pipeline: "Pipeline") -> None:
-    from streams.cli.imports import wait_answered
-    from streams.pipeline import NewDocument
+    from facetline.streams.cli.imports import wait_answered
+    from facetline.streams.pipeline import NewDocument
 
     tickets = _tickets()
     _chapter(f"{len(tickets)} sample tickets are written; a small model that runs here answers one question about each")
@@ -152,9 +152,9 @@ async def _write_all(pipeline: "Pipeline") -> None:
 
 async def _until_applied(pipeline: "Pipeline", count: int) -> None:
     """Wait until the documents are there; at once in the local runtime."""
-    from facets import errors
-    from storage import documents
-    from streams.pipeline import poll
+    from facetline.facets import errors
+    from facetline.storage.log import documents
+    from facetline.streams.pipeline import poll
 
     async def look() -> bool | None:
         counts = (await pipeline.store.read(documents.counts)).get(COLLECTION, {})
@@ -216,7 +216,7 @@ async def _rewrite(pipeline: "Pipeline") -> None:
 
 
 async def _reindex(pipeline: "Pipeline") -> None:
-    from streams.cli import jobs
+    from facetline.streams.cli import jobs
 
     output.text("$ facetline reindex tickets --outdated")
     result = await jobs.run_job(pipeline, COLLECTION, "outdated")

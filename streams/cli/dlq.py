@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streams.cli import options, output, running
+from facetline.streams.cli import options, output, running
 
 if TYPE_CHECKING:
-    from storage.engine import Store
-    from storage.events import DeadLetter
+    from facetline.storage.db.engine import Store
+    from facetline.storage.log.events import DeadLetter
 
 app = typer.Typer(help="Events that could not be applied: show, send again or discard them.", no_args_is_help=True)
 LETTERS_MAX = 100
@@ -28,9 +28,9 @@ def list_(
     """List dead letters: when, which event, where it stood, why it was rejected."""
 
     async def work() -> int | None:
-        from storage import dead_letters
-        from streams import letters as letters_
-        from streams import wiring
+        from facetline.storage.log import dead_letters
+        from facetline.streams import wiring
+        from facetline.streams.replay import dead_letters as letters_
 
         async with wiring.open_store(options.settings(config, folder), create=False) as store:
             letters = await store.read(dead_letters.listed, reason=reason, after=after, limit=limit)
@@ -59,8 +59,10 @@ def show(
     """Show one dead letter with its bytes."""
 
     async def work() -> int | None:
-        from facets import display
-        from streams import letters, redriving, wiring
+        from facetline.facets import display
+        from facetline.streams import wiring
+        from facetline.streams.replay import dead_letters as letters
+        from facetline.streams.replay import redrive as redriving
 
         async with wiring.open_store(options.settings(config, folder), create=False) as store:
             letter = await redriving.find(store, letter_id)
@@ -92,7 +94,8 @@ def redrive(
         raise typer.BadParameter("give either ids or --reason")
 
     async def work() -> int | None:
-        from streams import redriving, wiring
+        from facetline.streams import wiring
+        from facetline.streams.replay import redrive as redriving
 
         settings = options.settings(config, folder)
         async with wiring.open_pipeline(settings, writes=True) as pipeline:
@@ -124,7 +127,8 @@ def discard(
         raise typer.BadParameter("give either ids or --reason")
 
     async def work() -> int | None:
-        from streams import redriving, wiring
+        from facetline.streams import wiring
+        from facetline.streams.replay import redrive as redriving
 
         async with wiring.open_store(options.settings(config, folder), create=False) as store:
             if reason is not None and not await _agreed(store, reason, asks=not yes and sys.stdin.isatty()):
@@ -146,8 +150,8 @@ def discard(
 
 async def _agreed(store: "Store", reason: str, *, asks: bool) -> bool:
     """Ask before all letters with a reason are closed; where there is none, name the reasons that there are."""
-    from facets import display, errors
-    from storage import dead_letters
+    from facetline.facets import display, errors
+    from facetline.storage.log import dead_letters
 
     counts = await store.read(dead_letters.counts)
     if reason not in counts:
@@ -166,9 +170,9 @@ def _place(letter: "DeadLetter") -> str:
 
 def _time(at_ms: int) -> str:
     """Return a moment for people: UTC, to the second."""
-    from storage import serial
+    from facetline.storage.db import json_rows
 
-    return f"{serial.moment(at_ms):%Y-%m-%d %H:%M:%SZ}"
+    return f"{json_rows.moment(at_ms):%Y-%m-%d %H:%M:%SZ}"
 
 
 def _content(letter: "DeadLetter") -> dict[str, Any]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from streams.cli import options, output, running
+from facetline.streams.cli import options, output, running
 
 if TYPE_CHECKING:
-    from streams.pipeline import Pipeline
+    from facetline.streams.pipeline import Pipeline
 
 Wait = Literal["none", "applied", "answered"]
 WaitOption = Annotated[Wait, typer.Option("--wait", help="What to wait for: nothing, the write, or its answers.")]
@@ -45,7 +45,7 @@ def write(  # a command's parameters are its options
         raise typer.BadParameter("give a body (--body, --file or -) or --state")
 
     async def work() -> int | None:
-        from streams import wiring
+        from facetline.streams import wiring
 
         settings = options.settings(config, folder)
         async with wiring.open_pipeline(settings, classify=wait == "answered") as pipeline:
@@ -73,7 +73,7 @@ def delete(
     timeout_s = seconds(timeout)
 
     async def work() -> int | None:
-        from streams import wiring
+        from facetline.streams import wiring
 
         async with wiring.open_pipeline(options.settings(config, folder)) as pipeline:
             reply = await pipeline.delete(uri, event_id=id_, wait=wait, timeout_s=timeout_s)
@@ -91,7 +91,7 @@ def get(
     """Show a document: body, state, answers, and when and by which model they were given."""
 
     async def work() -> int | None:
-        from streams import wiring
+        from facetline.streams import wiring
 
         async with wiring.open_pipeline(options.settings(config, folder), writes=False) as pipeline:
             found = await pipeline.get(uri)
@@ -134,7 +134,7 @@ def search(  # a command's parameters are its options
     facets = _chosen(chosen or [])
 
     async def work() -> int | None:
-        from streams import wiring
+        from facetline.streams import wiring
 
         async with wiring.open_pipeline(options.settings(config, folder), writes=False) as pipeline:
             for warning in await pipeline.warnings(collection):
@@ -210,8 +210,8 @@ def seconds(text: str) -> float:
 
 
 def _body(source: str | None, body: str | None, file: Path | None) -> str | None:
-    from facets import private_files
-    from facets.documents import BODY_BYTES_MAX
+    from facetline.facets import private_files
+    from facetline.facets.documents import BODY_BYTES_MAX
 
     if source not in {None, "-"}:
         raise typer.BadParameter(f"{source!r} is no body; use --body TEXT, --file PATH, or - for standard input")
@@ -258,13 +258,13 @@ def _chosen(pairs: list[str]) -> dict[str, list[str]]:
 
 async def _why_pending(pipeline: "Pipeline", reply: dict[str, Any]) -> str | None:
     """Say why a write has no answers yet, and when it will have them, as far as is known."""
-    from storage import documents
-    from streams import standstill
+    from facetline.storage.log import documents
+    from facetline.streams.classify import availability
 
     if reply.get("status") != "pending":
         return None
     found = await pipeline.store.read(documents.get, reply["uri"])
-    stands = None if found is None else await standstill.of(pipeline, found.collection)
+    stands = None if found is None else await availability.of(pipeline, found.collection)
     return None if stands is None else stands.says(1, workers=pipeline.settings.runtime == "kafka")
 
 

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from streams.cli import imports as imports_
-from streams.cli import options, output, running
+from facetline.streams.cli import imports as imports_
+from facetline.streams.cli import options, output, running
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from evaluators.fit import Likened
-    from evaluators.recordings import Call
-    from facets.definitions import Definition
-    from facets.questions import Question
-    from streams.evaluating import Run, Subject
-    from streams.imports import Form
-    from streams.labelled import Columns, Labelled
-    from streams.project import Project
+    from facetline.evaluators.quality.fit import Likened
+    from facetline.evaluators.recorded.recordings import Call
+    from facetline.facets.definitions import Definition
+    from facetline.facets.questions import Question
+    from facetline.streams.evaluation.runner import Run, Subject
+    from facetline.streams.files.documents import Form
+    from facetline.streams.files.labelled import Columns, Labelled
+    from facetline.streams.project import Project
 
 REFUSED_SHOWN_MAX = 20
 CONCURRENCY_MAX = 256
@@ -93,8 +93,8 @@ def evaluate(  # a command's parameters are its options
     shown = _Shown(markdown, svg, json_=json_)
 
     async def work() -> int | None:
-        from streams import imports, labelled
-        from streams import project as project_
+        from facetline.streams import project as project_
+        from facetline.streams.files import documents, labelled
 
         settings = options.settings(config, None)
         project = project_.load_project(settings)
@@ -103,7 +103,7 @@ def evaluate(  # a command's parameters are its options
             subjects = [_subject(project, definition, name) for name in evaluator or [definition.evaluator]]
             file_groups = _groups(groups or [], definition.questions, columns)
             taken = labelled.Columns(body_column, columns, ignore_columns or (), only_columns)
-            form = imports.form_of(file, delimiter, encoding)
+            form = documents.form_of(file, delimiter, encoding)
             rows = _rows(file, format_, taken, form, definition.questions, file_groups, limit)
             if fit_temperature:
                 name = source or Path(file).name.rsplit(".", 1)[0]
@@ -127,14 +127,15 @@ class _Shown:
 
     def show(self, report: "Mapping[str, Any]") -> None:
         """Print the report, and write what was asked for."""
-        from streams import evaluation_text, reliability_svg
+        from facetline.streams.evaluation import markdown as evaluation_text
+        from facetline.streams.evaluation import reliability_plot
 
         text = evaluation_text.markdown(report)
         if self._json:
             output.result(report)
         else:
             output.text(text.rstrip())
-        for path, content in ((self._markdown, text), (self._svg, reliability_svg.svg(report))):
+        for path, content in ((self._markdown, text), (self._svg, reliability_plot.svg(report))):
             if path is None:
                 continue
             try:
@@ -153,13 +154,14 @@ async def _measure(
 ) -> int | None:
     from contextlib import ExitStack
 
-    from evaluators import recordings
-    from facets.errors import InvalidQuery
-    from streams import evaluating, evaluation_report
+    from facetline.evaluators.recorded import recordings
+    from facetline.facets.errors import InvalidQuery
+    from facetline.streams.evaluation import report as evaluation_report
+    from facetline.streams.evaluation import runner
 
     known = _known(calls)
     try:
-        runs = [evaluating.begun(subject, rows, known) for subject in subjects]
+        runs = [runner.begun(subject, rows, known) for subject in subjects]
     except recordings.InvalidRecording as error:
         raise InvalidQuery(f"{calls}: {error}") from error
     for run in runs:
@@ -173,7 +175,7 @@ async def _measure(
                 await _load_library(run)
                 with output.Progress(run.subject.name, len(run.waiting)) as progress:
                     at_once = concurrency or _at_once(run)
-                    await evaluating.ask(run, concurrency=at_once, record=record, progress=progress.at)
+                    await runner.ask(run, concurrency=at_once, record=record, progress=progress.at)
     except asyncio.CancelledError:
         shown.show({**evaluation_report.report(runs, rows), "interrupted": True})
         raise
@@ -189,10 +191,12 @@ async def _measure(
 
 async def _load_library(run: "Run") -> None:
     """Have the library there that asks models: loading it takes seconds, which are no latency of the first calls."""
-    from evaluators import chat, decisions, models
+    from facetline.evaluators.chat import evaluator as chat
+    from facetline.evaluators.decisions import evaluator as decisions
+    from facetline.evaluators.litellm_adapter import client
 
     if run.waiting and run.subject.evaluator.kind in {chat.KIND, decisions.KIND}:
-        await models.load()
+        await client.load()
 
 
 def _at_once(run: "Run") -> int:
@@ -222,8 +226,8 @@ def _say_what_is_missing(run: "Run", calls: Path | None) -> None:
 
 
 def _known(calls: Path | None) -> "dict[str, Call]":
-    from evaluators import recordings
-    from facets.errors import InvalidQuery
+    from facetline.evaluators.recorded import recordings
+    from facetline.facets.errors import InvalidQuery
 
     if calls is None:
         return {}
@@ -240,11 +244,11 @@ async def _fit(
 ) -> int | None:
     from datetime import UTC, datetime
 
-    from evaluators import fit, temperatures
-    from evaluators.embedded import Embedded
-    from facets.errors import InvalidQuery
-    from facets.questions import Choice
-    from streams import evaluation_report
+    from facetline.evaluators.embedded.evaluator import Embedded
+    from facetline.evaluators.quality import fit, temperatures
+    from facetline.facets.errors import InvalidQuery
+    from facetline.facets.questions import Choice
+    from facetline.streams.evaluation import report as evaluation_report
 
     (subject, *others) = subjects
     if others or not isinstance(subject.evaluator, Embedded):
@@ -287,7 +291,7 @@ async def _fit(
 
 
 def _definition(project: "Project", collection: str) -> "Definition":
-    from facets import errors
+    from facetline.facets import errors
 
     if collection not in project.by_name:
         guess = errors.nearest(collection, project.by_name)
@@ -298,9 +302,9 @@ def _definition(project: "Project", collection: str) -> "Definition":
 
 def _subject(project: "Project", definition: "Definition", name: str) -> "Subject":
     """Return an evaluator of the file with the collection's questions, as if it were the collection's own."""
-    from evaluators import factory
-    from facets import collections, definitions, errors
-    from streams.evaluating import Subject
+    from facetline.evaluators import factory
+    from facetline.facets import collections, definitions, errors
+    from facetline.streams.evaluation.runner import Subject
 
     found = project.evaluators.get(name)
     if found is None:
@@ -338,12 +342,12 @@ def _rows(
     Raises:
         InvalidFile: naming the lines and what is wrong with them.
     """
-    from streams import imports, labelled
+    from facetline.streams.files import documents, labelled
 
     unknown = [name for name in columns.labels if name not in questions]
     if unknown:
-        raise imports.InvalidFile(f"--label-column: no question '{unknown[0]}'; there are {', '.join(questions)}")
-    kind = format_ or imports.guess_format(file)
+        raise documents.InvalidFile(f"--label-column: no question '{unknown[0]}'; there are {', '.join(questions)}")
+    kind = format_ or documents.guess_format(file)
     with imports_.opened(file) as opened:
         read = labelled.read(opened, kind, columns, questions, groups, form)
         rows, refused = labelled.collect(read, limit)
@@ -351,17 +355,17 @@ def _rows(
         lines = [f"line {each.line}: {each.reason}" for each in refused[:REFUSED_SHOWN_MAX]]
         more = [f"and {len(refused) - REFUSED_SHOWN_MAX} more"] if len(refused) > REFUSED_SHOWN_MAX else []
         told = f"{len(refused)} of {len(rows) + len(refused)} lines cannot be taken; nothing was asked"
-        raise imports.InvalidFile("\n".join([told, *lines, *more]))
+        raise documents.InvalidFile("\n".join([told, *lines, *more]))
     if not rows:
-        raise imports.InvalidFile(f"{file} has no labelled texts")
+        raise documents.InvalidFile(f"{file} has no labelled texts")
     return rows
 
 
 def _groups(
     given: list[str], questions: "Mapping[str, Question]", columns: "Mapping[str, str]"
 ) -> dict[str, dict[str, str]]:
-    from facets.errors import InvalidQuery
-    from streams import labelled
+    from facetline.facets.errors import InvalidQuery
+    from facetline.streams.files import labelled
 
     found = {}
     for each in given:

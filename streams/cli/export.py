@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streams.cli import documents, options, output, running
+from facetline.streams.cli import documents, options, output, running
 
 if TYPE_CHECKING:
-    from streams.exporting import Exported
-    from streams.follower import Follower
-    from streams.pipeline import Pipeline
+    from facetline.streams.pipeline import Pipeline
+    from facetline.streams.views.exports import Exported
+    from facetline.streams.views.follower import Follower
 
 EVERY_MIN_S = 1.0
 
@@ -40,7 +40,7 @@ def export(
     place = parquet.absolute()
 
     async def work() -> int | None:
-        from streams import wiring
+        from facetline.streams import wiring
 
         async with wiring.open_pipeline(options.settings(config, folder), writes=False) as pipeline:
             followers = await followers_of(pipeline, collections, place)
@@ -60,7 +60,7 @@ async def followers_of(pipeline: "Pipeline", names: list[str] | None, exports: P
     Raises:
         UnknownCollection: one is not active.
     """
-    from streams.follower import Follower
+    from facetline.streams.views.follower import Follower
 
     active = await pipeline.definitions()
     for name in names or ():
@@ -79,8 +79,8 @@ async def _export(
     json_: bool,
 ) -> None:
     """Export once; with a time between, again and again, and a failure is told and tried again."""
-    from facets import errors
-    from streams import exporting
+    from facetline.facets import errors
+    from facetline.streams.views import exports as exporting
 
     first = True
     while True:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 import typer
 
-from streams.cli import documents, options, output, running
+from facetline.streams.cli import documents, options, output, running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 
-    from facets.definitions import Definition
-    from facets.questions import Question
-    from streams.imports import Columns, Form, Format, Refusal, Row
-    from streams.pipeline import Pipeline
-    from streams.settings import Settings
+    from facetline.facets.definitions import Definition
+    from facetline.facets.questions import Question
+    from facetline.streams.files.documents import Columns, Form, Format, Refusal, Row
+    from facetline.streams.pipeline import Pipeline
+    from facetline.streams.settings import Settings
 
 CHUNK = 500
 """Documents of one transaction, or of one round to Kafka; 500 of the largest are still 256 MB."""
@@ -93,7 +93,8 @@ def import_(  # a command's parameters are its options
 
     Answers of an earlier system are kept and found as they are, without a call, until 'reindex --outdated' asks anew.
     """
-    from streams import imports, typed_fields
+    from facetline.streams.files import documents as imports
+    from facetline.streams.files import typed_fields
 
     kind = format_ or imports.guess_format(file)
     if kind == "csv" and (key_column is None) == (not key_row):
@@ -105,7 +106,7 @@ def import_(  # a command's parameters are its options
     form = imports.form_of(file, delimiter, encoding)
 
     async def work() -> int | None:
-        from facets import states
+        from facetline.facets.schema import states
 
         settings = options.settings(config, folder)
         async with _opened_pipeline(settings, classify=wait == "answered", dry_run=dry_run) as pipeline:
@@ -136,7 +137,7 @@ def import_(  # a command's parameters are its options
 def _rows(
     file: BinaryIO, kind: "Format", columns: "Columns", asked: "Mapping[str, Question] | None", form: "Form"
 ) -> "Iterator[Row | Refusal]":
-    from streams import imports
+    from facetline.streams.files import documents as imports
 
     if kind == "csv":
         return imports.read_csv(file, columns, asked, form=form, note=output.note)
@@ -147,7 +148,7 @@ def _rows(
 @asynccontextmanager
 async def _opened_pipeline(settings: "Settings", *, classify: bool, dry_run: bool) -> "AsyncIterator[Pipeline]":
     """Open the pipeline; a dry run makes no data folder where there is none yet."""
-    from streams import wiring
+    from facetline.streams import wiring
 
     with ExitStack() as stack:
         if dry_run and settings.store_url is None and not (settings.data_folder / "facetline.db").exists():
@@ -163,7 +164,7 @@ def _check_scope(definition: "Definition", scope: str | None, kind: str) -> None
     Raises:
         InvalidQuery: a scope where there are none, or none where keys need one.
     """
-    from facets import errors
+    from facetline.facets import errors
 
     if scope is not None and not definition.scoped:
         raise errors.InvalidQuery(f"collection '{definition.name}' has no scopes; leave --scope out")
@@ -184,7 +185,7 @@ def _check_questions(definition: "Definition", answers: "Mapping[str, str]") -> 
     Raises:
         UnknownFacet: naming the question and the nearest one.
     """
-    from facets import errors
+    from facetline.facets import errors
 
     for name in answers:
         if name not in definition.questions:
@@ -199,7 +200,7 @@ def _check_fields(known: "Mapping[str, str]", named: "Collection[str]") -> None:
     Raises:
         InvalidQuery: naming the field and the nearest one.
     """
-    from facets import errors
+    from facetline.facets import errors
 
     for name in named:
         if name not in known:
@@ -226,7 +227,7 @@ class _Import:
     def __init__(
         self, pipeline: "Pipeline", definition: "Definition", scope: str | None, *, allow_refused: bool, keys: bool
     ) -> None:
-        from streams.repeated_keys import RepeatedKeys
+        from facetline.streams.files.repeated_keys import RepeatedKeys
 
         self._pipeline = pipeline
         self._definition = definition
@@ -247,7 +248,7 @@ class _Import:
 
     async def write(self, rows: "Iterator[Row | Refusal]", write_many: "Callable[..., Awaitable[list[Any]]]") -> None:
         """Write all rows, in order, by `write_many`; nothing at all when most of the first ones would be refused."""
-        from streams.imports import Refusal
+        from facetline.streams.files.documents import Refusal
 
         active = await self._pipeline.definitions()
         is_head = True
@@ -269,8 +270,8 @@ class _Import:
 
     def _refuses_head(self, active: Any, rows: "list[Row]", wanted: list[Any]) -> bool:
         """Judge the head of the file before anything is written; most of it refused: the file is another one."""
-        from facets import errors
-        from streams import pipeline
+        from facetline.facets import errors
+        from facetline.streams import pipeline
 
         judged = pipeline.judge_many(active, wanted, source=self._source, collection=self._definition.name)
         bad = [(row, each) for row, each in zip(rows, judged, strict=True) if isinstance(each, errors.InvalidEvent)]
@@ -287,7 +288,7 @@ class _Import:
 
     async def try_out(self, rows: "Iterator[Row | Refusal]", *, json_: bool) -> None:
         """Show what writing the rows would do, and what it would cost."""
-        from streams import import_plan
+        from facetline.streams import import_plan
 
         with import_plan.DryRun(self._pipeline, self._definition) as dry:
             await self.write(rows, dry.write_many)
@@ -306,7 +307,7 @@ class _Import:
         output.text(f"{asked}, about {estimate.tokens} tokens, {cost}")
 
     def _document(self, row: "Row") -> Any:
-        from streams.pipeline import NewDocument
+        from facetline.streams.pipeline import NewDocument
 
         uri = row.uri
         if uri is None:
@@ -316,8 +317,8 @@ class _Import:
 
     def _count(self, row: "Row", result: Any) -> bool:
         """Count what became of a row; say whether it was taken."""
-        from facets.errors import InvalidEvent
-        from streams.imports import Refusal
+        from facetline.facets.errors import InvalidEvent
+        from facetline.streams.files.documents import Refusal
 
         if isinstance(result, InvalidEvent):
             self._refuse(Refusal(row.line, f"{result.reason}: {result.message}"))
@@ -341,7 +342,7 @@ class _Import:
 
     async def end(self, wait: documents.Wait, *, json_: bool) -> None:
         """Wait as `wait` does; what was written is shown also when its answers are known not to come."""
-        from facets import errors
+        from facetline.facets import errors
 
         try:
             await self.wait(wait)
@@ -351,7 +352,7 @@ class _Import:
 
     async def wait(self, wait: documents.Wait) -> None:
         """Wait until workers have applied what was sent, and until it is answered."""
-        from storage import queue
+        from facetline.storage.queue import queue
 
         applied = self.written + self.unchanged
         if applied < self.sent and wait != "none":
@@ -362,8 +363,8 @@ class _Import:
             self.failed = await self._pipeline.store.read(queue.failed, self._source)
 
     async def _wait_applied(self) -> None:
-        from storage import outcomes
-        from streams.imports import Refusal
+        from facetline.storage.log import outcomes
+        from facetline.streams.files.documents import Refusal
 
         told = False
         started = time.monotonic()
@@ -452,14 +453,14 @@ async def wait_answered(pipeline: "Pipeline", collection: str, source: str) -> N
     Raises:
         EvaluatorMisconfigured, EvaluatorUnavailable: the evaluator does not answer; documents stay pending.
     """
-    from storage import queue
-    from streams import standstill
+    from facetline.storage.queue import queue
+    from facetline.streams.classify import availability
 
     waiting = most = await pipeline.store.read(queue.unanswered, source)
     with output.Progress("answered", most) as progress:
         while waiting:
             looked_s = time.monotonic()
-            if await standstill.of(pipeline, collection) is not None:  # then this count is the last one
+            if await availability.of(pipeline, collection) is not None:  # then this count is the last one
                 waiting = await pipeline.store.read(queue.unanswered, source)
             if waiting:
                 await give_up_when_stopped(pipeline, collection, waiting)
@@ -476,15 +477,15 @@ async def give_up_when_stopped(pipeline: "Pipeline", collection: str, waiting: i
             becomes of the documents.
         Conflict: the collection has got other questions meanwhile, which this process does not ask.
     """
-    from facets import errors
-    from streams import standstill
+    from facetline.facets import errors
+    from facetline.streams.classify import availability
 
     if pipeline.work is not None and collection in pipeline.work.side_chain.stats.not_active:
         raise errors.Conflict(
             f"collection '{collection}' was given another definition meanwhile; {waiting} documents stay pending, for"
             " a command that has it, or after 'facetline collections apply'"
         )
-    stands = await standstill.of(pipeline, collection)
+    stands = await availability.of(pipeline, collection)
     if stands is not None:
         raise stands.error(waiting, workers=pipeline.settings.runtime == "kafka")
 
@@ -508,7 +509,7 @@ async def _chunks(rows: "Iterator[Row | Refusal]") -> "AsyncIterator[list[Row | 
 
 def opened(file: str) -> BinaryIO:
     """Open a file to read, or standard input for '-'."""
-    from facets import private_files
+    from facetline.facets import private_files
 
     if file == "-":
         return sys.stdin.buffer

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from streams.cli import options, output, running
+from facetline.streams.cli import options, output, running
 
 if TYPE_CHECKING:
-    from storage.jobs import JobRequest
-    from streams.pipeline import Pipeline
-    from streams.reindexing import Estimate
-    from streams.settings import Settings
+    from facetline.storage.jobs.jobs import JobRequest
+    from facetline.streams.pipeline import Pipeline
+    from facetline.streams.reindex.requests import Estimate
+    from facetline.streams.settings import Settings
 
 app = typer.Typer(help="Reindex jobs: list them, look at one, cancel one.", no_args_is_help=True)
 POLL_S = 0.2
@@ -39,9 +39,10 @@ def reindex(
     mode: Literal["missing", "outdated", "force"] = "force" if force else "outdated" if outdated else "missing"
 
     async def work() -> int | None:
-        from facets import errors
-        from storage.jobs import JobRequest
-        from streams import reindexing, wiring
+        from facetline.facets import errors
+        from facetline.storage.jobs.jobs import JobRequest
+        from facetline.streams import wiring
+        from facetline.streams.reindex import requests
 
         request = JobRequest(collection, scope or "", mode, filter_)
         settings = options.settings(config, folder)
@@ -49,9 +50,9 @@ def reindex(
             await _refuse_beside_another(settings, request)
         async with wiring.open_pipeline(settings, classify=not (dry_run or detach)) as pipeline:
             if dry_run:
-                _show_plan(await reindexing.plan(pipeline, request), json_=json_)
+                _show_plan(await requests.plan(pipeline, request), json_=json_)
                 return None
-            job = await reindexing.start(pipeline, request)
+            job = await requests.start(pipeline, request)
             try:
                 if not detach:
                     await watch(pipeline, job.id)
@@ -70,9 +71,9 @@ def reindex(
 
 async def _refuse_beside_another(settings: "Settings", request: "JobRequest") -> None:
     """Refuse at once: an open pipeline begins to ask, and would have to end what it began."""
-    from facets import errors
-    from storage import jobs
-    from streams import wiring
+    from facetline.facets import errors
+    from facetline.storage.jobs import jobs
+    from facetline.streams import wiring
 
     with contextlib.suppress(errors.NotFound):  # no data yet
         async with wiring.open_store(settings, create=False) as store:
@@ -83,12 +84,12 @@ async def run_job(
     pipeline: "Pipeline", collection: str, mode: Literal["missing", "outdated", "force"]
 ) -> dict[str, Any]:
     """Run a job of a whole collection to its end and return its result."""
-    from storage.jobs import JobRequest
-    from streams import reindexing
+    from facetline.storage.jobs.jobs import JobRequest
+    from facetline.streams.reindex import requests
 
-    job = await reindexing.start(pipeline, JobRequest(collection, "", mode, None))
+    job = await requests.start(pipeline, JobRequest(collection, "", mode, None))
     await watch(pipeline, job.id)
-    return await reindexing.result(pipeline, job.id)
+    return await requests.result(pipeline, job.id)
 
 
 async def watch(pipeline: "Pipeline", job_id: str) -> None:
@@ -97,8 +98,8 @@ async def watch(pipeline: "Pipeline", job_id: str) -> None:
     Raises:
         EvaluatorMisconfigured, EvaluatorUnavailable: its evaluator is not called; the job stays.
     """
-    from storage import jobs
-    from streams.cli.imports import give_up_when_stopped
+    from facetline.storage.jobs import jobs
+    from facetline.streams.cli.imports import give_up_when_stopped
 
     async def waiting() -> int:
         counts = await pipeline.store.read(jobs.progress, job_id)
@@ -122,12 +123,13 @@ def list_(json_: options.Json = False, config: options.Config = None, folder: op
     """List jobs, newest first."""
 
     async def work() -> int | None:
-        from storage import jobs
-        from streams import reindexing, wiring
+        from facetline.storage.jobs import jobs
+        from facetline.streams import wiring
+        from facetline.streams.reindex import requests
 
         async with wiring.open_pipeline(options.settings(config, folder), writes=False) as pipeline:
             for job in await pipeline.store.read(jobs.list_jobs):
-                result = await reindexing.result(pipeline, job.id, names_max=reindexing.LISTED_AMONG_JOBS)
+                result = await requests.result(pipeline, job.id, names_max=requests.LISTED_AMONG_JOBS)
                 if json_:
                     output.result(result)
                 else:
@@ -147,11 +149,12 @@ def show(
     """Show one job, and what keeps it from going on, if anything is known to."""
 
     async def work() -> int | None:
-        from streams import standstill, wiring
+        from facetline.streams import wiring
+        from facetline.streams.classify import availability
 
         async with wiring.open_pipeline(options.settings(config, folder), writes=False) as pipeline:
             result = await _result(pipeline, job_id)
-            why = await standstill.last_known(pipeline, result["collection"]) if _is_open(result) else None
+            why = await availability.last_known(pipeline, result["collection"]) if _is_open(result) else None
         _show({**result, "standstill": why} if why else result, json_=json_)
         if why:
             output.note(f"it stands still: {why}")
@@ -167,12 +170,13 @@ def cancel(
     """Give no more turns; what was asked about ends as usual."""
 
     async def work() -> int | None:
-        from storage import jobs
-        from streams import reindexing, wiring
+        from facetline.storage.jobs import jobs
+        from facetline.streams import wiring
+        from facetline.streams.reindex import requests
 
         async with wiring.open_pipeline(options.settings(config, folder), writes=False) as pipeline:
             await pipeline.store.write(jobs.cancel, job_id)
-            _show(await reindexing.result(pipeline, job_id), json_=json_)
+            _show(await requests.result(pipeline, job_id), json_=json_)
         return None
 
     running.run(work)
@@ -180,10 +184,10 @@ def cancel(
 
 async def _result(pipeline: "Pipeline", job_id: str) -> dict[str, Any]:
     """Return a job as it is printed, with how many of its answers cost no call."""
-    from streams import reindexing
+    from facetline.streams.reindex import requests
 
-    found = await reindexing.result(pipeline, job_id)
-    return {**found, "remembered": await reindexing.remembered(pipeline, job_id)}
+    found = await requests.result(pipeline, job_id)
+    return {**found, "remembered": await requests.remembered(pipeline, job_id)}
 
 
 def _is_open(result: dict[str, Any]) -> bool:

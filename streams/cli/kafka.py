@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from streams.cli import options, output, running
+from facetline.streams.cli import options, output, running
 
 if TYPE_CHECKING:
-    from streams.settings import Settings
+    from facetline.streams.settings import Settings
 
 topics_app = typer.Typer(help="Make the Kafka topics, or check them.", no_args_is_help=True)
 
@@ -17,7 +17,7 @@ def worker(config: options.Config = None, folder: options.Folder = None) -> None
 
     async def work() -> int | None:
         settings = _kafka(options.settings(config, folder), "worker")
-        from streams import worker as worker_  # seconds of imports, which a wrong setting need not wait for
+        from facetline.streams import worker as worker_  # seconds of imports, which a wrong setting need not wait for
 
         logged = settings.log_level in {"debug", "info"}  # then it is in the log, and once is enough
         await worker_.run_worker(settings, on_ready=_unsaid if logged else output.note)
@@ -35,7 +35,7 @@ def create(json_: options.Json = False, config: options.Config = None) -> None:
     """Make the topics that are missing; those that are there stay as they are."""
 
     async def work() -> int | None:
-        from streams import topics
+        from facetline.streams.kafka import topics
 
         reports = await topics.create_topics(_kafka(options.settings(config, None), "topics").kafka)
         for report in reports:
@@ -63,7 +63,8 @@ def check(json_: options.Json = False, config: options.Config = None, folder: op
     """Check that the topics are there and are what the workers rely on."""
 
     async def work() -> int | None:
-        from streams import topics, wiring
+        from facetline.streams import wiring
+        from facetline.streams.kafka import topics
 
         settings = _kafka(options.settings(config, folder), "topics")
         async with wiring.open_store(settings) as store:
@@ -80,7 +81,7 @@ def check(json_: options.Json = False, config: options.Config = None, folder: op
 
 
 def _kafka(settings: "Settings", command: str) -> "Settings":
-    from facets import errors
+    from facetline.facets import errors
 
     if settings.runtime != "kafka":
         raise errors.InvalidSettings(

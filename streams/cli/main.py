@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from facets import display, masking
-from streams.cli import (
+from facetline.facets import display, masking
+from facetline.streams.cli import (
     backup,
     cost,
     demo,
@@ -31,7 +31,7 @@ from streams.cli import (
     sql,
     token,
 )
-from streams.cli.grouped_help import OPERATE, SEARCH, START, GroupedHelp
+from facetline.streams.cli.grouped_help import OPERATE, SEARCH, START, GroupedHelp
 
 
 class Commands(GroupedHelp):

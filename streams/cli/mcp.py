@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from streams.cli import options, output, running
+from facetline.streams.cli import options, output, running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from facets.agents.sources import Source
-    from facets.agents.tools import Extra
-    from facets.definitions import Definition
-    from streams.settings import Settings
+    from facetline.facets.agents.backends import Source
+    from facetline.facets.agents.tools import Extra
+    from facetline.facets.definitions import Definition
+    from facetline.streams.settings import Settings
 
 BUILD_S = 60.0
 """How long an agent's first call may wait for the views, which are built when the command starts."""
@@ -30,8 +30,8 @@ def mcp(url: Url = None, allow: Allow = None, config: options.Config = None, fol
     """Serve one agent over standard input and output (MCP), until it closes them."""
 
     async def work() -> int | None:
-        from facets.agents import stdio
-        from facets.agents.toolbox import Toolbox
+        from facetline.facets.agents import stdio
+        from facetline.facets.agents.toolbox import Toolbox
 
         settings = options.settings(config, folder)
         allowed = _allowed(settings, allow)
@@ -54,7 +54,7 @@ def tools(
     """Print the schemas of the tools that agents have, as a JSON list."""
 
     async def work() -> int | None:
-        from facets.agents import schemas, tools
+        from facetline.facets.agents import schemas, tools
 
         settings = options.settings(config, folder)
         found = await _definitions(settings, url)
@@ -71,7 +71,7 @@ def tools(
 
 async def _check(source: "Source") -> None:
     """Say before any client's word what will not pass, such as a token that is not valid; what may pass is a note."""
-    from facets import errors
+    from facetline.facets import errors
 
     try:
         _note_none((await source.definitions()).by_name)
@@ -86,7 +86,7 @@ def _note_none(found: "Mapping[str, Definition]") -> None:
 
 async def _definitions(settings: "Settings", url: str | None) -> "Mapping[str, Definition]":
     """Return the active definitions that agents may see; where there is no data yet, the file's."""
-    from facets import errors
+    from facetline.facets import errors
 
     try:
         async with _source(settings, url, ()) as source:
@@ -94,7 +94,7 @@ async def _definitions(settings: "Settings", url: str | None) -> "Mapping[str, D
     except errors.NotFound:
         if not settings.config.exists():
             raise
-    from streams import project
+    from facetline.streams import project
 
     loaded = project.load_project(settings)
     await loaded.close()
@@ -102,13 +102,13 @@ async def _definitions(settings: "Settings", url: str | None) -> "Mapping[str, D
 
 
 def _allowed(settings: "Settings", text: str | None) -> "tuple[Extra, ...]":
-    from facets.agents import toolbox
+    from facetline.facets.agents import toolbox
 
     return settings.agent_tools if text is None else toolbox.allowed_of(text)
 
 
 def _not_shown(collection: str, known: list[str]) -> Exception:
-    from facets import errors
+    from facetline.facets import errors
 
     hint = errors.nearest(collection, known)
     return errors.UnknownCollection(
@@ -121,19 +121,19 @@ def _not_shown(collection: str, known: list[str]) -> Exception:
 @contextlib.asynccontextmanager
 async def _source(settings: "Settings", url: str | None, allowed: "tuple[Extra, ...]") -> "AsyncIterator[Source]":
     """Open what the tools ask: a server where one is named or serves the data folder, else a node of our own."""
-    from facets.agents.sources import NodeSource
-    from facets.node import LOCAL
+    from facetline.facets.agents.backends import NodeSource
+    from facetline.facets.backend import LOCAL
 
     server = _server(settings, url)
     if server is not None:
-        from facets.agents.remote import ClientSource
-        from facets.client import AsyncClient
+        from facetline.facets.agents.http_backend import ClientSource
+        from facetline.facets.client.client import AsyncClient
 
         async with AsyncClient(server[0], token=server[1]) as client:
             yield ClientSource(client)
         return
-    from streams import wiring
-    from streams.node import open_node
+    from facetline.streams import wiring
+    from facetline.streams.serve.node import open_node
 
     changes = any(extra != "sql" for extra in allowed)
     async with (
@@ -145,10 +145,10 @@ async def _source(settings: "Settings", url: str | None, allowed: "tuple[Extra, 
 
 def _server(settings: "Settings", url: str | None) -> tuple[str, str | None] | None:
     """Return the address and token of the server to ask; None: there is none."""
-    from streams import data_lock
+    from facetline.streams import local_server
 
     named = url or settings.url
     if named is not None:
         return named, None if settings.token is None else settings.token.get_secret_value()
-    holder = data_lock.holder(settings.data_folder) if settings.runtime == "local" else None
+    holder = local_server.holder(settings.data_folder) if settings.runtime == "local" else None
     return None if holder is None else (holder.url, holder.secret)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 if TYPE_CHECKING:
-    from streams.settings import Settings
+    from facetline.streams.settings import Settings
 
 Config = Annotated[
     Path | None, typer.Option("--config", help="File with collections and evaluators.", show_default=False)
@@ -49,8 +49,8 @@ def settings(config: Path | None, folder: Path | None) -> "Settings":
     Raises:
         InvalidSettings: naming the setting and where it can be set.
     """
-    from streams import logs  # pydantic and structlog, only once a command really runs
-    from streams.settings import load_settings
+    from facetline.streams import logs  # pydantic and structlog, only once a command really runs
+    from facetline.streams.settings import load_settings
 
     found = load_settings(config=config, data_folder=folder)
     logs.configure(found.log_level, found.log_format)

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import typer
 
-from facets import display, masking
+from facetline.facets import display, masking
 
 LINE_EVERY_S = 5.0
 """How often a command that is not on a terminal says how far it is."""

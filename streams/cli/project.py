@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streams.cli import options, output, running
+from facetline.streams.cli import options, output, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-    from evaluators.contract import Evaluator
-    from streams.settings import Settings
+    from facetline.evaluators.contract import Evaluator
+    from facetline.streams.settings import Settings
 
 FIRST_BODY = "I was charged twice"
 READY_S = 5.0
@@ -36,7 +36,7 @@ def init(
     """Write a facetline.toml to start from: one collection, answered by the embedded model."""
     from importlib import resources
 
-    from streams.settings import CONFIG_NAME
+    from facetline.streams.settings import CONFIG_NAME
 
     path = config or Path(CONFIG_NAME)
     files = {path: "facetline.toml"} | ({path.with_name("samples.ndjson"): "tickets.ndjson"} if samples else {})
@@ -45,7 +45,7 @@ def init(
             output.error(f"{each} is there already; pass --force to replace it")
             raise typer.Exit(running.FAILED)
     for each, name in files.items():
-        text = resources.files("streams").joinpath("samples", name).read_text(encoding="utf-8")
+        text = resources.files("facetline.streams").joinpath("samples", name).read_text(encoding="utf-8")
         try:
             each.write_text(text, encoding="utf-8")
         except OSError as error:
@@ -60,7 +60,7 @@ def check(json_: options.Json = False, config: options.Config = None, folder: op
     """Check the file: every problem is named, with its mend."""
 
     async def work() -> int | None:
-        from streams import project as project_
+        from facetline.streams import project as project_
 
         project = project_.load_project(options.settings(config, folder))
         for warning in project.warnings:
@@ -82,8 +82,9 @@ def list_(json_: options.Json = False, config: options.Config = None, folder: op
     """List the active collections, with their documents, and those of the file that are not active."""
 
     async def work() -> int | None:
-        from storage import definitions, documents
-        from streams import wiring
+        from facetline.storage import definitions
+        from facetline.storage.log import documents
+        from facetline.streams import wiring
 
         async with wiring.open_pipeline(options.settings(config, folder), writes=False) as pipeline:
             _, active = await pipeline.store.read(definitions.active)
@@ -122,9 +123,10 @@ def apply(json_: options.Json = False, config: options.Config = None, folder: op
     """Make the file's definitions the active ones: workers, API and views go by them from now on."""
 
     async def work() -> int | None:
-        from storage import definitions, documents
-        from streams import project as project_
-        from streams import wiring
+        from facetline.storage import definitions
+        from facetline.storage.log import documents
+        from facetline.streams import project as project_
+        from facetline.streams import wiring
 
         settings = options.settings(config, folder)
         project = project_.load_project(settings)
@@ -154,7 +156,7 @@ def config_(json_: options.Json = False, config: options.Config = None, folder: 
     """Print the settings in force, secrets masked."""
 
     async def work() -> int | None:
-        from facets import masking
+        from facetline.facets import masking
 
         settings = options.settings(config, folder)
         shown: dict[str, Any] = settings.model_dump(mode="json")
@@ -219,7 +221,7 @@ def _lines(result: dict[str, Any]) -> "Iterator[tuple[str, str, str]]":
 async def _checked(
     name: str, check_: "Callable[[Settings], Coroutine[Any, Any, str]]", settings: "Settings"
 ) -> dict[str, Any]:
-    from facets import errors
+    from facetline.facets import errors
 
     try:
         detail = await check_(settings)
@@ -240,7 +242,7 @@ async def _not_checked(settings: "Settings") -> str:
 
 
 async def _check_project(settings: "Settings") -> str:
-    from streams import project as project_
+    from facetline.streams import project as project_
 
     project = project_.load_project(settings)
     await project.close()
@@ -249,15 +251,17 @@ async def _check_project(settings: "Settings") -> str:
 
 
 async def _check_store(settings: "Settings") -> str:
-    from facets import errors
-    from facets.documents import Status
-    from storage import dead_letters, documents, engine, health, serial, tallies
-    from streams import wiring
+    from facetline.facets import errors
+    from facetline.facets.documents import Status
+    from facetline.storage import counters
+    from facetline.storage.db import engine, health, json_rows
+    from facetline.storage.log import dead_letters, documents
+    from facetline.streams import wiring
 
     try:
         async with wiring.open_store(settings, create=False, deadline_s=LOOK_S) as store:
             counts = await store.read(documents.counts)
-            said = await store.read(tallies.all)
+            said = await store.read(counters.all)
             whole = await store.read(health.check_pages)
             await store.write(health.write)
             letters, since_ms = await store.read(dead_letters.counts), await store.read(dead_letters.oldest_open_ms)
@@ -269,7 +273,7 @@ async def _check_store(settings: "Settings") -> str:
     shown = engine.shown(settings.store)
     counted = "".join(f"; {count} {name.replace('_', ' ')}" for name, count in sorted(said.items()))
     if since_ms is not None:
-        since = serial.moment(since_ms).strftime("%Y-%m-%d %H:%M:%S UTC")
+        since = json_rows.moment(since_ms).strftime("%Y-%m-%d %H:%M:%S UTC")
         counted += f"; {sum(letters.values())} open dead letters since {since}: facetline dlq list"
     unchecked = "" if whole else f"; too large to check for damage within {health.CHECK_S:g} s"
     return f"{shown}: {total} documents{counted}{unchecked}"
@@ -281,8 +285,8 @@ async def _check_evaluators(settings: "Settings") -> str:
     Raises:
         EvaluatorMisconfigured: the variable of a key is not set.
     """
-    from facets import errors
-    from streams import project as project_
+    from facetline.facets import errors
+    from facetline.streams import project as project_
 
     project = project_.load_project(settings)
     said, unusable = [], False
@@ -306,7 +310,8 @@ def _key_missing(evaluator: "Evaluator") -> str:
     """Say that a key's variable is not set here, where calls cannot be made then."""
     import os
 
-    from evaluators import chat, decisions
+    from facetline.evaluators.chat import evaluator as chat
+    from facetline.evaluators.decisions import evaluator as decisions
 
     variable = evaluator.key_env if isinstance(evaluator, chat.Chat | decisions.Decisions) else None
     return f"; {variable} is not set here" if variable and not os.environ.get(variable, "").strip() else ""
@@ -318,15 +323,16 @@ async def _check_calls(settings: "Settings") -> str:
     Raises:
         EvaluatorMisconfigured: one cannot be used now, and somebody must mend it.
     """
-    from facets import errors
-    from streams import project as project_
-    from streams import standstill, wiring
+    from facetline.facets import errors
+    from facetline.streams import project as project_
+    from facetline.streams import wiring
+    from facetline.streams.classify import availability
 
     project = project_.load_project(settings)
     await project.close()
     try:
         async with wiring.open_store(settings, create=False, deadline_s=LOOK_S) as store:
-            found = await store.read(standstill.survey, project)
+            found = await store.read(availability.survey, project)
     except errors.NotFound:
         return "none was made yet"
     said = "\n".join(found.lines) or "nothing is known to stand in their way"
@@ -336,7 +342,8 @@ async def _check_calls(settings: "Settings") -> str:
 
 
 async def _check_topics(settings: "Settings") -> str:
-    from streams import topics, wiring
+    from facetline.streams import wiring
+    from facetline.streams.kafka import topics
 
     async with wiring.open_store(settings) as store:
         found = await topics.check_topics(settings.kafka, store)
@@ -351,7 +358,7 @@ async def _check_worker(settings: "Settings") -> str:
     """
     import asyncio
 
-    from facets import errors
+    from facetline.facets import errors
 
     address = settings.worker_http
     if address == "off":
@@ -371,9 +378,10 @@ async def _none_answers(settings: "Settings", said: str) -> str:
     Raises:
         FatalError: there is none, and documents wait.
     """
-    from facets import errors
-    from storage import processes
-    from streams import answering, wiring
+    from facetline.facets import errors
+    from facetline.storage import processes
+    from facetline.streams import wiring
+    from facetline.streams.monitor import answering
 
     try:
         async with wiring.open_store(settings, create=False, deadline_s=LOOK_S) as store:

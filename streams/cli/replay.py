@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streams.cli import documents, options, output, running
+from facetline.streams.cli import documents, options, output, running
 
 if TYPE_CHECKING:
-    from streams.pipeline import Pipeline
-    from streams.recording import Recorder
-    from streams.replaying import Lines, Replay, Tally
-    from streams.settings import Settings
+    from facetline.streams.pipeline import Pipeline
+    from facetline.streams.replay.recorder import Recorder
+    from facetline.streams.replay.replayer import Lines, Replay, Tally
+    from facetline.streams.settings import Settings
 
 REFUSED_SHOWN_MAX = 20
 POLL_S = 0.3
 ANSWERED_POLL_S = 0.1
 NO_WORKER_S = 10.0
-SPEED_MOST = 1_000_000.0
+SPEED_MAX = 1_000_000.0
 PREFIX = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 AGAIN = "run the same command again to go on; what has arrived is left as it is"
 
@@ -43,7 +43,8 @@ def record(
     starts = _offsets(from_offsets)
 
     async def work() -> int | None:
-        from streams import recording, topics
+        from facetline.streams.kafka import topics
+        from facetline.streams.replay import recorder as recording
 
         settings = options.settings(config, folder)
         if settings.runtime != "kafka":
@@ -63,13 +64,13 @@ def record(
 
 async def _record(recorder: "Recorder", total: int | None) -> None:
     """Print all there is; whatever ends it, say where to go on."""
-    from streams import event_files
+    from facetline.streams.files import kcat
 
     count = 0
     try:
         with output.Progress("recorded", total) as progress:
             async for chunk in recorder.chunks():
-                output.lines("".join(event_files.encode(each) for each in chunk))
+                output.lines("".join(kcat.encode(each) for each in chunk))
                 count += len(chunk)
                 progress.at(count)
     finally:
@@ -79,9 +80,9 @@ async def _record(recorder: "Recorder", total: int | None) -> None:
 
 async def _incarnations(settings: "Settings", topic: str) -> dict[int, int]:
     """Return which life of the topic the store knows, by partition; nothing where there is no store."""
-    from facets import errors
-    from storage import positions
-    from streams import wiring
+    from facetline.facets import errors
+    from facetline.storage.log import positions
+    from facetline.streams import wiring
 
     try:
         async with wiring.open_store(settings, create=False) as store:
@@ -126,16 +127,16 @@ def replay(
     factor, gap_most_s = _speed(speed), documents.seconds(gap_max)
 
     async def work() -> int | None:
-        from streams import event_files
-        from streams.cli import imports
-        from streams.pacing import Pace
+        from facetline.streams.cli import imports
+        from facetline.streams.files import kcat
+        from facetline.streams.replay.pacing import Pace
 
         settings = _with_prefix(options.settings(config, folder), topic_prefix)
         pace = None if factor is None else Pace(factor, gap_most_s=gap_most_s)
         with imports.opened(file) as opened:
-            lines: Lines = event_files.read(opened)
+            lines: Lines = kcat.read(opened)
             if isinstance(opened, io.BufferedReader) and not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                lines = event_files.follow(opened)
+                lines = kcat.follow(opened)
             tally = await (_judged(settings, lines) if dry_run else _replayed(settings, lines, pace, wait))
         _show(tally, json_=json_, dry_run=dry_run)
         return running.FAILED if tally.refused_count else None
@@ -145,22 +146,24 @@ def replay(
 
 async def _judged(settings: "Settings", lines: Any) -> "Tally":
     """Judge all lines by the file's definitions, without store or broker."""
-    from facets.definitions import Definitions
-    from streams import project, replaying
+    from facetline.facets.definitions import Definitions
+    from facetline.streams import project
+    from facetline.streams.replay import replayer
 
     loaded = project.load_project(settings)
     try:
-        return await replaying.Replay(None, Definitions(loaded.definitions)).run(lines)
+        return await replayer.Replay(None, Definitions(loaded.definitions)).run(lines)
     finally:
         await loaded.close()
 
 
 async def _replayed(settings: "Settings", lines: Any, pace: Any, wait: documents.Wait) -> "Tally":
-    from streams import replaying, wiring
+    from facetline.streams import wiring
+    from facetline.streams.replay import replayer
 
     async with wiring.open_pipeline(settings, classify=wait == "answered") as pipeline:
         with output.Progress("sent", None) as progress:
-            job = replaying.Replay(pipeline, await pipeline.definitions(), pace=pace, on_progress=progress.at)
+            job = replayer.Replay(pipeline, await pipeline.definitions(), pace=pace, on_progress=progress.at)
             try:
                 await job.run(lines)
             except BaseException:
@@ -183,12 +186,12 @@ async def wait_applied(pipeline: "Pipeline") -> None:
     Raises:
         BrokerUnavailable: the broker does not answer.
     """
-    from streams import replaying
+    from facetline.streams.replay import replayer
 
-    ends = await replaying.log_ends(pipeline)
-    total, told, started_s = await replaying.behind(pipeline, ends), False, time.monotonic()
+    ends = await replayer.log_ends(pipeline)
+    total, told, started_s = await replayer.behind(pipeline, ends), False, time.monotonic()
     with output.Progress("applied", total) as progress:
-        while behind := await replaying.behind(pipeline, ends):
+        while behind := await replayer.behind(pipeline, ends):
             progress.at(total - behind)
             if not told and time.monotonic() - started_s > NO_WORKER_S:
                 output.note(f"{behind} events have not been applied yet; is a 'facetline worker' running?")
@@ -202,16 +205,16 @@ async def wait_answered(pipeline: "Pipeline", collections: set[str]) -> None:
     Raises:
         EvaluatorUnavailable, Conflict: the answers will not come; documents stay pending.
     """
-    from streams import replaying
-    from streams.cli.imports import give_up_when_stopped
+    from facetline.streams.cli.imports import give_up_when_stopped
+    from facetline.streams.replay import replayer
 
-    waiting = most = await replaying.pending(pipeline, collections)
+    waiting = most = await replayer.pending(pipeline, collections)
     with output.Progress("answered", most) as progress:
         while waiting:
             for collection in sorted(collections):
                 await give_up_when_stopped(pipeline, collection, waiting)
             looked_s = time.monotonic()
-            waiting = await replaying.pending(pipeline, collections)
+            waiting = await replayer.pending(pipeline, collections)
             most = max(most, waiting)
             progress.at(most - waiting, most)
             await running.rest(ANSWERED_POLL_S, looked_s)
@@ -225,7 +228,7 @@ def _speed(text: str) -> float | None:
         factor = float(text.removesuffix("x"))
     except ValueError:
         factor = math.nan
-    if not 0 < factor <= SPEED_MOST:  # false for NaN
+    if not 0 < factor <= SPEED_MAX:  # false for NaN
         raise typer.BadParameter(f"--speed {text!r} is neither max nor a number such as 1x, 10x or 0.5x")
     return factor
 

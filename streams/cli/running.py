@@ -15,8 +15,8 @@ from typing import Any
 
 import typer
 
-from facets import errors
-from streams.cli import output
+from facetline.facets import errors
+from facetline.streams.cli import output
 
 FAILED, USAGE, UNANSWERED, INTERRUPTED = 1, 2, 3, 130
 GARBAGE_MIN = 5_000

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streams.cli import options, output, running
+from facetline.streams.cli import options, output, running
 
 if TYPE_CHECKING:
     import asyncio
     import socket
     from collections.abc import Iterator, Sequence
 
-    from streams.data_lock import DataLock
-    from streams.serving import Serving
-    from streams.settings import Settings
+    from facetline.streams.local_server import DataLock
+    from facetline.streams.serve.app import Serving
+    from facetline.streams.settings import Settings
 
 HOST, PORT = "127.0.0.1", 8080
 
@@ -28,11 +28,13 @@ def serve(
     """Serve the API, the page and the agents' tools until stopped."""
 
     async def work() -> int | None:
-        from streams import data_lock
+        from facetline.streams import local_server
 
         settings = options.settings(config, folder)
         with contextlib.ExitStack() as stack:
-            lock = stack.enter_context(data_lock.locked(settings.data_folder)) if settings.runtime == "local" else None
+            lock = (
+                stack.enter_context(local_server.locked(settings.data_folder)) if settings.runtime == "local" else None
+            )
             listener = stack.enter_context(_bound(host, port))
             await _serve(settings, host, listener, lock)
         return None
@@ -48,8 +50,8 @@ async def _serve(settings: "Settings", host: str, listener: "socket.socket", loc
     """
     import asyncio
 
-    from streams.serving import serving
-    from streams.stop_signals import stopping
+    from facetline.streams.serve.app import serving
+    from facetline.streams.stop_signals import stop_on_signals
 
     stop, working = asyncio.Event(), asyncio.current_task()
     opened: list[Serving] = []
@@ -64,7 +66,7 @@ async def _serve(settings: "Settings", host: str, listener: "socket.socket", loc
         for each in opened:
             each.halt()
 
-    with stopping(stop, at_once=at_once, first=first), _stopped_while_opening(stop, opened):
+    with stop_on_signals(stop, at_once=at_once, first=first), _stopped_while_opening(stop, opened):
         async with serving(settings, host, secret="" if lock is None else lock.secret) as made:
             opened.append(made)
             server = _server(made, settings)
@@ -109,7 +111,7 @@ def _server(made: "Serving", settings: "Settings") -> Any:
 
     import uvicorn
 
-    from facets.api.protocol import server_options
+    from facetline.facets.api.protocol import server_options
 
     class Server(uvicorn.Server):
         listening = asyncio.Event()
@@ -141,7 +143,7 @@ def _bound(host: str, port: int) -> "socket.socket":
     import errno
     import socket
 
-    from facets import errors
+    from facetline.facets import errors
 
     bare = host.strip("[]")
     try:

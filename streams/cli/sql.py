@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from facets import spreadsheet
-from streams.cli import documents, export, options, output, running
+from facetline.facets.export import spreadsheet
+from facetline.streams.cli import documents, export, options, output, running
 
 if TYPE_CHECKING:
-    from facets.sqlbox.box import SqlBox
-    from streams.pipeline import Pipeline
-    from streams.settings import Settings
+    from facetline.facets.sql_sandbox.sandbox import SqlBox
+    from facetline.streams.pipeline import Pipeline
+    from facetline.streams.settings import Settings
 
 Format = Literal["table", "csv", "ndjson", "json"]
 TEXT_BYTES_MAX = 1 << 20
@@ -58,7 +58,7 @@ def sql(
         settings = options.settings(config, folder)
         if asked.shape in {"table", "json"} and await _by_server(settings, asked):
             return None
-        from streams import wiring
+        from facetline.streams import wiring
 
         async with wiring.open_pipeline(settings, writes=False) as pipeline:
             with tempfile.TemporaryDirectory(prefix="facetline-sql-") as private:
@@ -82,14 +82,14 @@ class Asked:
 
 async def _by_server(settings: "Settings", asked: Asked) -> bool:
     """Have the server of this data folder run it, where there is one: its views are built already."""
-    from facets.sqlbox import limits
-    from streams import data_lock
+    from facetline.facets.sql_sandbox import limits
+    from facetline.streams import local_server
 
     limit = limits.LIMIT_DEFAULT if asked.limit is None else asked.limit
-    holder = data_lock.holder(settings.data_folder) if settings.runtime == "local" else None
+    holder = local_server.holder(settings.data_folder) if settings.runtime == "local" else None
     if holder is None or limit > SERVED_MAX:
         return False
-    from facets.client import AsyncClient
+    from facetline.facets.client.client import AsyncClient
 
     async with AsyncClient(holder.url, token=holder.secret) as client:
         reply = await client.sql(
@@ -100,13 +100,13 @@ async def _by_server(settings: "Settings", asked: Asked) -> bool:
 
 
 async def _run(pipeline: "Pipeline", private: Path, asked: Asked) -> None:
-    from facets.sqlbox.box import SqlBox
-    from streams import exporting
+    from facetline.facets.sql_sandbox.sandbox import SqlBox
+    from facetline.streams.views import exports
 
     names = _named(asked.text, list((await pipeline.definitions()).by_name))
     followers = await export.followers_of(pipeline, names, private)
     texts_of = pipeline.store if asked.fields else None
-    box = SqlBox(exporting.Source(exporting.followed(pipeline.store, followers), texts_of), private, processes=1)
+    box = SqlBox(exports.Source(exports.followed(pipeline.store, followers), texts_of), private, processes=1)
     try:
         await box.prepare()
         await _print(box, asked)
@@ -117,7 +117,7 @@ async def _run(pipeline: "Pipeline", private: Path, asked: Asked) -> None:
 
 
 async def _print(box: "SqlBox", asked: Asked) -> None:
-    from facets.sqlbox import limits
+    from facetline.facets.sql_sandbox import limits
 
     if asked.shape in {"csv", "ndjson"}:
         frames = box.frames(asked.text, asked.params, limit=asked.limit, timeout_ms=asked.timeout_ms)

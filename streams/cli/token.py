@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streams.cli import options, output, running
+from facetline.streams.cli import options, output, running
 
 if TYPE_CHECKING:
-    from storage.credentials import Credential
+    from facetline.storage.credentials import Credential
 
 app = typer.Typer(help="Tokens for `serve`: make one, list them, revoke one.", no_args_is_help=True)
 NAME_CHARS_MAX = 80
@@ -33,8 +33,8 @@ def create(
     async def work() -> int | None:
         import uuid
 
-        from storage import credentials
-        from streams import wiring
+        from facetline.storage import credentials
+        from facetline.streams import wiring
 
         token = credentials.new_token()
         settings = options.settings(config, folder)
@@ -63,8 +63,9 @@ def list_(
     """List tokens: id, rights, scope, name and when; never the tokens themselves."""
 
     async def work() -> int | None:
-        from storage import credentials, serial
-        from streams import wiring
+        from facetline.storage import credentials
+        from facetline.storage.db import json_rows
+        from facetline.streams import wiring
 
         async with wiring.open_store(options.settings(config, folder), create=False) as store:
             found = [each for each in await store.read(credentials.all) if all_ or each.revoked_ms is None]
@@ -76,7 +77,7 @@ def list_(
             (
                 each.id,
                 _described(each),
-                serial.timestamp(each.created_ms),
+                json_rows.timestamp(each.created_ms),
                 "revoked" if each.revoked_ms else "",
                 each.name,
             )
@@ -100,8 +101,8 @@ def revoke(
         raise typer.BadParameter("give the ID of one token, or --all")
 
     async def work() -> int | None:
-        from storage import credentials
-        from streams import wiring
+        from facetline.storage import credentials
+        from facetline.streams import wiring
 
         async with wiring.open_store(options.settings(config, folder), create=False) as store:
             if id_ is None:
@@ -120,8 +121,8 @@ def revoke(
 
 
 def _rights(text: str, scope: str | None) -> tuple[str, ...]:
-    from facets import errors
-    from facets.node import RIGHTS
+    from facetline.facets import errors
+    from facetline.facets.backend import RIGHTS
 
     given = [part.strip() for part in text.split(",") if part.strip()]
     for right in given:
@@ -136,7 +137,7 @@ def _rights(text: str, scope: str | None) -> tuple[str, ...]:
 
 
 def _check_scope(scope: str | None) -> None:
-    from facets import documents, errors
+    from facetline.facets import documents, errors
 
     if scope is None:
         return
@@ -155,14 +156,14 @@ def _described(found: "Credential") -> str:
 
 
 def _shown(found: "Credential") -> dict[str, Any]:
-    from storage import serial
+    from facetline.storage.db import json_rows
 
-    revoked = None if found.revoked_ms is None else serial.timestamp(found.revoked_ms)
+    revoked = None if found.revoked_ms is None else json_rows.timestamp(found.revoked_ms)
     return {
         "id": found.id,
         "name": found.name,
         "rights": list(found.rights),
         "scope": found.scope,
-        "created_at": serial.timestamp(found.created_ms),
+        "created_at": json_rows.timestamp(found.created_ms),
         "revoked_at": revoked,
     }

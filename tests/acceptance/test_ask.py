@@ -8,14 +8,14 @@ from commands import Place
 from folder_evaluator import Script
 from served import ServedPlace, Server, serving
 
-from facets import errors
-from streams.local import open_local
+from facetline.facets import errors
+from facetline.streams.local import open_local
 
 MODULE = """
 from pathlib import Path
 from folder_evaluator import FolderEvaluator
-from facets.collections import define_collection
-from facets.questions import choice
+from facetline.facets.collections import define_collection
+from facetline.facets.questions import choice
 
 evaluator = FolderEvaluator(Path(__file__).parent / "script")
 questions = {

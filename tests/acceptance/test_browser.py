@@ -12,7 +12,7 @@ from browser import PHONE, WIDE, Watched
 from explored import COUNTS, TOTAL, UNANSWERED
 from playwright.sync_api import Browser, expect
 
-from facets.api.application import ROUTES
+from facetline.facets.api.application import ROUTES
 
 
 @pytest.fixture(scope="module")

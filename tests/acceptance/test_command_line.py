@@ -11,7 +11,7 @@ import documented
 import pytest
 from commands import Place
 
-FACETLINE = [sys.executable, "-c", "from streams.cli.main import main; main()"]
+FACETLINE = [sys.executable, "-c", "from facetline.streams.cli.main import main; main()"]
 RUN_S = 60
 
 

@@ -7,8 +7,8 @@ import pytest
 from polling import eventually
 from runtimes import Case
 
-from facets import errors
-from streams import standstill
+from facetline.facets import errors
+from facetline.streams.classify import availability
 
 
 async def test_an_answered_write_is_found_by_its_answer(case: Case):
@@ -237,7 +237,7 @@ async def test_a_bad_key_is_told_to_whoever_waits_and_mends_by_itself(case: Case
     """A write that waits ends early with the reason, nothing fails, and when the key works the answer comes."""
     case.on("key")
     reply = await case.write("t1", "billing badkey=key", timeout_s=600.0)
-    stands = await standstill.of(case.pipeline, "tickets")
+    stands = await availability.of(case.pipeline, "tickets")
     case.off("key")
     (after,) = await case.settled("t1")
 
@@ -251,4 +251,4 @@ async def test_a_bad_key_is_told_to_whoever_waits_and_mends_by_itself(case: Case
 
 
 async def _answers(case: Case) -> bool:
-    return await standstill.of(case.pipeline, "tickets") is None
+    return await availability.of(case.pipeline, "tickets") is None

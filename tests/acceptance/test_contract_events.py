@@ -10,12 +10,12 @@ import pytest
 from commands import Place
 from runtimes import Case
 
-from facets import errors
-from storage import documents, outcomes
-from storage.events import DeadLetter
-from streams import events as wire
-from streams import redriving
-from streams.events import Message
+from facetline.facets import errors
+from facetline.storage.log import documents, outcomes
+from facetline.storage.log.events import DeadLetter
+from facetline.streams.replay import redrive
+from facetline.streams.wire import codec as wire
+from facetline.streams.wire.codec import Message
 
 
 async def test_what_each_wait_returns(case: Case):
@@ -180,7 +180,7 @@ async def test_a_dead_letter_is_sent_again_when_its_cause_is_gone(case: Case):
 
 async def _redrive(case: Case, letter: DeadLetter | None) -> list[dict[str, Any]]:
     assert letter is not None
-    results = await redriving.redrive(case.pipeline, ids=[letter.id], reason=None)
+    results = await redrive.redrive(case.pipeline, ids=[letter.id], reason=None)
     await case.caught_up()
     return results
 

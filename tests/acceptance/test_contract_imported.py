@@ -7,16 +7,17 @@ import pytest
 from polling import eventually
 from runtimes import ANSWERED_S, Case
 
-from storage import jobs
-from storage.jobs import JobRequest
-from streams import events, reindexing
+from facetline.storage.jobs import jobs
+from facetline.storage.jobs.jobs import JobRequest
+from facetline.streams.reindex import requests
+from facetline.streams.wire import codec
 
 OUTAGE = {"topic": {"type": "choice", "choice": "outage", "confidence": 0.75}}
 
 
-def imported(case: Case, key: str, body: str, facets: Any, event_id: str) -> events.Message:
+def imported(case: Case, key: str, body: str, facets: Any, event_id: str) -> codec.Message:
     """An import as any producer might send it."""
-    return events.encode_write(
+    return codec.encode_write(
         case.uri(key),
         body=case.body(body),
         state=None,
@@ -44,10 +45,10 @@ async def test_imported_answers_are_found_and_cost_nothing(case: Case):
 async def test_only_a_reindex_asks_about_them(case: Case):
     """The outdated are asked anew on demand, once; the import run again does not bring the old answers back."""
     await case.produce(imported(case, "t1", "billing", OUTAGE, "a"))
-    job = await reindexing.start(case.pipeline, JobRequest("tickets", case.scope, "outdated"))
+    job = await requests.start(case.pipeline, JobRequest("tickets", case.scope, "outdated"))
 
     async def ended() -> bool:
-        return (await reindexing.result(case.pipeline, job.id))["state"] not in jobs.ACTIVE
+        return (await requests.result(case.pipeline, job.id))["state"] not in jobs.ACTIVE
 
     await eventually(ended, deadline_s=ANSWERED_S, what="the job has ended")
     await case.produce(imported(case, "t1", "billing", OUTAGE, "b"))

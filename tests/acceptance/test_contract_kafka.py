@@ -12,11 +12,12 @@ import runtimes
 from polling import eventually
 from runtimes import Case
 
-from storage import documents
-from storage.events import DeadLetter
-from streams import events as wire
-from streams import redriving, topics
-from streams.events import Message
+from facetline.storage.log import documents
+from facetline.storage.log.events import DeadLetter
+from facetline.streams.kafka import topics
+from facetline.streams.replay import redrive
+from facetline.streams.wire import codec as wire
+from facetline.streams.wire.codec import Message
 
 HOUR_MS = 3_600_000
 
@@ -37,7 +38,7 @@ async def test_an_event_after_its_deadline_expires(case: Case):
     await case.produce(late, early)
     letter, none = await case.letters(late, early)
     absent = await case.pipeline.store.read(documents.get, case.uri("late"))
-    await redriving.redrive(case.pipeline, ids=[letter.id if letter else 0], reason=None)
+    await redrive.redrive(case.pipeline, ids=[letter.id if letter else 0], reason=None)
     await case.caught_up()
     (after,) = await case.settled("late")
 

@@ -9,10 +9,10 @@ import runtimes
 from polling import eventually
 from runtimes import ANSWERED_S, Case, Site
 
-from facets import errors
-from storage import jobs
-from storage.jobs import JobRequest
-from streams import reindexing
+from facetline.facets import errors
+from facetline.storage.jobs import jobs
+from facetline.storage.jobs.jobs import JobRequest
+from facetline.streams.reindex import requests
 
 BEFORE, AFTER = ("billing", "outage", "other"), ("billing", "sales", "other")
 
@@ -74,15 +74,15 @@ async def test_a_question_changes_under_way(own_site: Site):
     async with AsyncExitStack() as new:
         case = await working(own_site, new, case)
         (fresh,) = await case.settled("t4")
-        job = await reindexing.start(case.pipeline, JobRequest("tickets", case.scope, "outdated"))
+        job = await requests.start(case.pipeline, JobRequest("tickets", case.scope, "outdated"))
 
         async def ended() -> bool:
-            return (await reindexing.result(case.pipeline, job.id))["state"] not in jobs.ACTIVE
+            return (await requests.result(case.pipeline, job.id))["state"] not in jobs.ACTIVE
 
         await eventually(ended, deadline_s=ANSWERED_S, what="the job has ended")
 
         assert fresh["facets"]["topic"]["choice"] == "sales"
-        told = await reindexing.result(case.pipeline, job.id)
+        told = await requests.result(case.pipeline, job.id)
         assert sorted(told["reindexed"]) == [case.uri(key) for key in ("t1", "t2", "t3")]
         assert await outdated(case) == dict.fromkeys(("t1", "t2", "t3", "t4"), False)
         assert await case.topic("t2") == "other"

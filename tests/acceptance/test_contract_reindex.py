@@ -9,19 +9,19 @@ from typing import Any
 from polling import eventually
 from runtimes import ANSWERED_S, Case
 
-from storage import jobs
-from storage.jobs import JobRequest
-from storage.turns import Mode
-from streams import reindexing
+from facetline.storage.jobs import jobs
+from facetline.storage.jobs.decisions import Mode
+from facetline.storage.jobs.jobs import JobRequest
+from facetline.streams.reindex import requests
 
 
 async def _started(case: Case, mode: Mode, text: str | None = None) -> str:
-    return (await reindexing.start(case.pipeline, JobRequest("tickets", case.scope, mode, text))).id
+    return (await requests.start(case.pipeline, JobRequest("tickets", case.scope, mode, text))).id
 
 
 async def _ended(case: Case, job_id: str) -> dict[str, Any]:
     async def look() -> dict[str, Any] | None:
-        result = await reindexing.result(case.pipeline, job_id)
+        result = await requests.result(case.pipeline, job_id)
         return result if result["state"] not in jobs.ACTIVE else None
 
     return await eventually(look, deadline_s=ANSWERED_S, what="the job has ended")
@@ -43,7 +43,7 @@ async def test_missing_asks_about_those_without_answers(case: Case):
     await case.write("bad", "outage fail=no")
     await case.write("worse", "outage fail=never")
     case.off("no")
-    plan = await reindexing.plan(case.pipeline, JobRequest("tickets", case.scope))
+    plan = await requests.plan(case.pipeline, JobRequest("tickets", case.scope))
     result = await _reindexed(case, "missing")
 
     assert (plan.documents, plan.calls) == (2, 2)
@@ -86,7 +86,7 @@ async def test_a_live_write_goes_first_and_wins(case: Case):
     await eventually(lambda: sum(case.calls(key) for key in keys) >= 38, deadline_s=ANSWERED_S)
     dark = (await case.search(counts="topic"))["facets"][0]["missing"]["pending"]
     written = {key: await case.write(key, "outage", wait="applied") for key in (keys[0], keys[-1])}
-    at_once = (await reindexing.result(case.pipeline, job_id))["progress"]["superseded"]
+    at_once = (await requests.result(case.pipeline, job_id))["progress"]["superseded"]
     case.off("gate")
     result = await _ended(case, job_id)
     after = {each["key"]: each for each in await case.settled(*keys)}

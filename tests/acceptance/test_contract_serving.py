@@ -10,10 +10,10 @@ from polling import eventually
 from runtimes import ANSWERED_S, Case, Site
 from serving import node_on, writer
 
-from facets import errors
-from facets.node import LOCAL, Freshness, ReindexRequest
-from facets.selection import Selection
-from streams.node import PipelineNode
+from facetline.facets import errors
+from facetline.facets.backend import LOCAL, Freshness, ReindexRequest
+from facetline.facets.search.selection import Selection
+from facetline.streams.serve.node import PipelineNode
 
 
 class Pair:

@@ -20,10 +20,10 @@ from commands import COMMAND, Place
 from mcp import Client, StdioServerParameters
 from serving import serve_process
 
-from facets.agents import texts, tools
-from facets.client import AsyncClient
-from facets.client import Client as PythonClient
-from facets.client_memory import WRITES_MAX
+from facetline.facets.agents import rendering, tools
+from facetline.facets.client.client import AsyncClient
+from facetline.facets.client.client import Client as PythonClient
+from facetline.facets.client.memory import WRITES_MAX
 
 PAGE = "docs/agents.md"
 TEXT = documented.text_of(PAGE)
@@ -120,11 +120,11 @@ def test_every_method_is_named():
 @pytest.mark.parametrize(
     ("row", "number"),
     [
-        ("a hit's line", texts.LINE_CHARS_MAX),
-        ("a result", texts.RESULT_BYTES_MAX),
-        ("a document's text", texts.BODY_BYTES_MAX),
-        ("a document's own fields", texts.STATE_TEXT_CHARS_MAX),
-        ("a document's own fields", texts.STATE_BYTES_MAX),
+        ("a hit's line", rendering.LINE_CHARS_MAX),
+        ("a result", rendering.RESULT_BYTES_MAX),
+        ("a document's text", rendering.BODY_BYTES_MAX),
+        ("a document's own fields", rendering.STATE_TEXT_CHARS_MAX),
+        ("a document's own fields", rendering.STATE_BYTES_MAX),
         ("hits on a page", tools.LIMIT_MAX),
         ("options in one schema", tools.ENUM_MAX),
         ("options in one schema", tools.ENUM_TOTAL_MAX),

@@ -20,9 +20,9 @@ import pytest
 from commands import Place
 from serving import serve_process
 
-from facets.api.application import ROUTES
-from facets.api.limits import Limits
-from facets.api.problem_types import KINDS
+from facetline.facets.api.application import ROUTES
+from facetline.facets.api.limits import Limits
+from facetline.facets.api.problem_types import KINDS
 
 PAGE = "docs/api.md"
 TEXT = documented.text_of(PAGE)

@@ -33,7 +33,7 @@ import ast, asyncio, inspect, sys
 for block in sys.argv[1:]:
     if "pipeline." in block and "open_local" not in block:
         lines = "".join(f"    {line}\\n" for line in block.splitlines())
-        block = "from streams.local import open_local\\nasync with open_local() as pipeline:\\n" + lines
+        block = "from facetline.streams.local import open_local\\nasync with open_local() as pipeline:\\n" + lines
     code = compile(block, "block", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     made = eval(code, {"__name__": "block"})
     if inspect.iscoroutine(made):
@@ -66,7 +66,7 @@ def prepared(folder: Path, page: str) -> dict[str, str]:
     bin_.mkdir()
     script = bin_ / "facetline"
     python = shlex.quote(sys.executable)
-    script.write_text(f'#!/bin/sh\nexec {python} -c "from streams.cli.main import main; main()" "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec {python} -c "from facetline.streams.cli.main import main; main()" "$@"\n')
     script.chmod(0o755)
     environment = commands.environment({"PATH": f"{bin_}{os.pathsep}{os.environ['PATH']}"})
     if page != "README.md":

@@ -15,7 +15,7 @@ from folder_evaluator import Script
 from polling import eventually
 from served import ServedPlace, Server, serving
 
-from evaluators import temperatures
+from facetline.evaluators.quality import temperatures
 
 CONFIG = """
 [evaluators.fixed]
@@ -43,8 +43,8 @@ TEXTS = [
 MODULE = """
 from pathlib import Path
 from folder_evaluator import FolderEvaluator
-from facets.collections import define_collection
-from facets.questions import choice
+from facetline.facets.collections import define_collection
+from facetline.facets.questions import choice
 
 evaluator = FolderEvaluator(Path(__file__).parent / "script")
 topic = choice(ask="About?", options={"billing": "Money", "other": "Else"})

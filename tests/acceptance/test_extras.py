@@ -12,14 +12,14 @@ import commands
 import pytest
 from packaging.requirements import Requirement
 
-from streams.cli.extras import EXTRA_OF, advice
+from facetline.streams.cli.extras import EXTRA_OF, advice
 
 ROOT = Path(__file__).resolve().parents[2]
 # litellm brings jinja2: it is in any installation.
 BLOCKED = sorted({*EXTRA_OF} - {"jinja2"})
 PROGRAM = (
     f"import sys; sys.modules.update(dict.fromkeys({BLOCKED!r}));"
-    " from streams.cli.main import main; sys.argv[0] = 'facetline'; main()"
+    " from facetline.streams.cli.main import main; sys.argv[0] = 'facetline'; main()"
 )
 
 

@@ -12,7 +12,7 @@ from folder_evaluator import Script
 from polling import eventually
 from runtimes import ANSWERED_S, Case, Site
 
-from storage import jobs
+from facetline.storage.jobs import jobs
 
 BIG_DOCUMENTS = 10_000
 BIG_BODY = "0123456789abcdef" * 1_250

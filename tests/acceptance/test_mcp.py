@@ -23,9 +23,9 @@ from mcp import Client, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
 from polling import eventually
 
-from facets.api.application import application
-from streams import wiring
-from streams.node import open_node
+from facetline.facets.api.application import application
+from facetline.streams import wiring
+from facetline.streams.serve.node import open_node
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -25,9 +25,11 @@ from polling import eventually
 from runtimes import ANSWERED_S, PARTITIONS, Case, Site
 from worker_pages import ANY_PORT, Pages, Samples
 
-from storage.engine import Tx
-from streams import events, log_reader, metrics, topics
-from streams.events import Message
+from facetline.storage.db.engine import Tx
+from facetline.streams.kafka import log_reader, topics
+from facetline.streams.monitor import metrics
+from facetline.streams.wire import codec
+from facetline.streams.wire.codec import Message
 
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres, pytest.mark.timeout(240)]
 
@@ -70,12 +72,12 @@ async def first_worker(case: Case, page: Pages) -> None:
     sent = [case.message(f"t{number}", f"billing {number} usd0.25") for number in range(4)]
     sent += [
         case.message("twin", "billing 0 usd0.25"),
-        events.encode_write(case.uri("blank"), body=" ", state=None, source="test", event_id=uuid.uuid4().hex),
+        codec.encode_write(case.uri("blank"), body=" ", state=None, source="test", event_id=uuid.uuid4().hex),
         case.message("refused", "fail=refuse"),
     ]
     sent.append(case.message("flaky", "outage away=flaky"))
     sent.append(sent[1])  # the same event at another place of the log
-    sent.append(events.encode_delete(case.uri("nobody"), source="test", event_id=uuid.uuid4().hex))
+    sent.append(codec.encode_delete(case.uri("nobody"), source="test", event_id=uuid.uuid4().hex))
     sent.append(Message(case.uri("junk").encode(), b"{", ()))
     sent.append(Message(b"nowhere/1", b'{"body": "x"}', ()))
     sent.append(Message(b"nowhere/2", b'{"body": "x"}', ()))

@@ -52,9 +52,9 @@ def test_long_statements_need_no_widgets(folder: Path):
     notebook = run(
         folder,
         "import importlib.util\nassert importlib.util.find_spec('ipywidgets') is None",
-        "from facets import connecting\n"
+        "from facetline.facets import duckdb_connection\n"
         "many = 'SELECT count(*) FROM range(20000) a, range(8000) b WHERE (a.range * b.range) % 7 = 3'\n"
-        "rows = connecting.connect({}).sql(many).fetchall()",
+        "rows = duckdb_connection.connect({}).sql(many).fetchall()",
         "print(rows[0][0] > 0)",
     )
 

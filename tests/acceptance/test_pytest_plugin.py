@@ -22,10 +22,10 @@ LIMIT_S = 110
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 MODULE = """
 from pathlib import Path
-from evaluators.contract import Evaluated, Identity, Limits
-from facets.answers import ChoiceAnswer
-from facets.collections import define_collection
-from facets.questions import choice
+from facetline.evaluators.contract import Evaluated, Identity, Limits
+from facetline.facets.answers import ChoiceAnswer
+from facetline.facets.collections import define_collection
+from facetline.facets.questions import choice
 
 class Counted:
     kind = "counted"
@@ -139,8 +139,10 @@ options = { billing = "Money", other = "Anything else" }
 
 def run(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """Run pytest in a folder; the plugin comes by its entry point where that is installed."""
-    installed = any(each.value == "streams.testing" for each in importlib.metadata.entry_points(group="pytest11"))
-    words = [] if installed else ["-p", "streams.testing"]
+    installed = any(
+        each.value == "facetline.streams.testing.plugin" for each in importlib.metadata.entry_points(group="pytest11")
+    )
+    words = [] if installed else ["-p", "facetline.streams.testing.plugin"]
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", *words, *arguments],
         cwd=folder,

@@ -16,8 +16,8 @@ import pytest
 import runtimes
 from runtimes import Site
 
-from evaluators import recordings
-from streams.running_pipeline import RunningPipeline, of_its_own
+from facetline.evaluators.recorded import recordings
+from facetline.streams.testing.running_pipeline import RunningPipeline, of_its_own
 
 SAMPLE = 200
 

@@ -21,7 +21,7 @@ from runtimes import Site
 from served import ServedPlace, Server, serving
 from serving import ServeProcess, serve_process
 
-from streams import data_lock
+from facetline.streams import local_server
 
 CONFIG = """
 [evaluators.fixed]
@@ -191,7 +191,7 @@ def test_a_second_server_says_who_serves(beside: tuple[Place, ServeProcess]):
 
 def test_the_lock_file_is_its_owners_alone(beside: tuple[Place, ServeProcess]):
     """Nobody else on the machine can read the secret of commands."""
-    path = beside[0].folder / ".facetline" / data_lock.NAME
+    path = beside[0].folder / ".facetline" / local_server.NAME
 
     assert path.stat().st_mode & 0o777 == 0o600
 
@@ -206,7 +206,7 @@ def test_a_taken_port_is_named(alone: Place):
     assert ended.code == 1
     assert f"http://127.0.0.1:{port}" in ended.err
     assert "--port" in ended.err
-    assert data_lock.holder(alone.folder / ".facetline") is None
+    assert local_server.holder(alone.folder / ".facetline") is None
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_a_stop_answers_what_runs_and_leaves_the_folder(tmp_path: Path, server: 
 
         assert running.process.wait(30) == 0
     assert [reply.status_code for reply in replies] == [200]
-    assert data_lock.holder(tmp_path / ".facetline") is None
+    assert local_server.holder(tmp_path / ".facetline") is None
 
 
 def test_a_second_signal_ends_calls_at_once(tmp_path: Path):
@@ -305,7 +305,7 @@ def test_a_second_signal_ends_calls_at_once(tmp_path: Path):
         running.request("PUT", "/v1/documents/notes/n1?wait=none", body="hold=long billing")
         _until(lambda: len(site.script.calls()) == 1)
         running.process.send_signal(signal.SIGTERM)
-        _until(lambda: data_lock.holder(tmp_path / ".facetline") is None)
+        _until(lambda: local_server.holder(tmp_path / ".facetline") is None)
         assert running.process.poll() is None
         running.process.send_signal(signal.SIGTERM)
 
@@ -358,7 +358,7 @@ def test_a_killed_server_has_lost_nothing(tmp_path: Path, server: Server):
         cursor = ("--cursor", page["next_cursor"]) if page["next_cursor"] else ()
 
     assert set(answered) <= set(found)
-    assert data_lock.holder(tmp_path / ".facetline") is None
+    assert local_server.holder(tmp_path / ".facetline") is None
 
 
 def _until(condition: Any) -> None:

@@ -22,10 +22,10 @@ from hostile import ACTS, READABLE, UNSEEN, harmful
 from model_replies import error
 from served import ServedPlace, Server, serving
 
-from storage import writes
-from storage.events import Raw
-from streams import wiring
-from streams.settings import load_settings
+from facetline.storage.log import apply
+from facetline.storage.log.events import Raw
+from facetline.streams import wiring
+from facetline.streams.settings import load_settings
 
 URI = f"tickets/t{UNSEEN}"
 TOLD = json.dumps(f"About {UNSEEN}?", ensure_ascii=False)
@@ -95,7 +95,7 @@ async def _reject(folder: Path) -> None:
     raw = Raw(ACTS.encode(), ACTS.encode(), ((ACTS, ACTS.encode()),), 0)
     event = replace(judged.refused(URI), raw=raw, message=ACTS)
     async with wiring.open_store(settings) as store:
-        await store.write(writes.append, "local", [event])
+        await store.write(apply.append, "local", [event])
 
 
 SHOWN = [

@@ -35,8 +35,8 @@ from polling import eventually
 from runtimes import Site
 from serving import ServeProcess, serve_process
 
-from streams import schemas
-from streams.events import Message
+from facetline.streams.wire import json_schemas
+from facetline.streams.wire.codec import Message
 
 OPTIONS = ("billing", "bug", "feature", "praise", "other")
 COUNTS = dict(zip(OPTIONS, (37, 12, 20, 0, 28), strict=True))
@@ -256,7 +256,7 @@ def test_4_kafka_with_the_tools_people_have(tmp_path: Path, request: pytest.Fixt
     assert record["key"] == "support/d-2"
     headers = dict(zip(record["headers"][::2], record["headers"][1::2], strict=True))
     assert headers["ce_type"] == "facetline.document.facets.v1"
-    jsonschema.validate(json.loads(record["payload"]), schemas.schemas()["facetline.document.facets.v1"])
+    jsonschema.validate(json.loads(record["payload"]), json_schemas.schemas()["facetline.document.facets.v1"])
     assert gone["type"].endswith("/document-not-found")
     assert emptied["hits"] == []
     assert (last["key"], last["payload"]) == ("support/d-2", None)

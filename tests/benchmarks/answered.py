@@ -5,8 +5,9 @@ import json
 import sqlalchemy as sa
 from sample import definition
 
-from facets.questions import Choice, Score
-from storage import definitions, engine
+from facetline.facets.questions import Choice, Score
+from facetline.storage import definitions
+from facetline.storage.db import engine
 
 _FILL = """
 INSERT INTO documents (uri, collection, scope, key, version, revision, indexed_as, status, body_hash, state, facets,

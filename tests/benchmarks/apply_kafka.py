@@ -18,9 +18,11 @@ import sample
 import services
 from figures import Figure, interleaved
 
-from storage import definitions, opening
-from streams import events, topics
-from streams.settings import KafkaSettings
+from facetline.storage import definitions
+from facetline.storage.db import opening
+from facetline.streams.kafka import topics
+from facetline.streams.settings import KafkaSettings
+from facetline.streams.wire import codec
 
 EVENTS = 20_000
 ROUNDS = 3
@@ -54,9 +56,9 @@ async def measure() -> AsyncIterator[Figure]:
         yield Figure(f"apply_kafka_{store}", found[store], "events/s", found["bare"])
 
 
-def message(number: int) -> events.Message:
+def message(number: int) -> codec.Message:
     """A valid write of a document."""
-    return events.encode_write(
+    return codec.encode_write(
         sample.uri(number), body=sample.body(number), state=sample.state(number), source="bench", event_id=str(number)
     )
 

@@ -12,12 +12,12 @@ import sys
 import sample
 import structlog
 
-from evaluators import models
-from evaluators.decisions import Decisions
-from evaluators.models import Connection
-from storage import opening
-from streams.calls import Assignment, CallLimits
-from streams.classifying import classifying
+from facetline.evaluators.decisions.evaluator import Decisions
+from facetline.evaluators.litellm_adapter import client
+from facetline.evaluators.litellm_adapter.client import Connection
+from facetline.storage.db import opening
+from facetline.streams.background import classifying
+from facetline.streams.classify.call import Assignment, CallLimits
 
 VARIABLE = "BENCH_MODEL_KEY"
 
@@ -27,7 +27,7 @@ async def main(model_url: str) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     os.environ[VARIABLE] = "sk-bench-0123456789"
     evaluator = Decisions(Connection("typesafe/jev-1.14.0", model_url, VARIABLE))
-    await models.load()
+    await client.load()
     store = await opening.open_store((await _line()).strip())
     try:
         print("ready", flush=True)  # noqa: T201 (whoever started it waits for it)
@@ -37,7 +37,7 @@ async def main(model_url: str) -> None:
             await _line()
     finally:
         await store.close()
-        await models.close()
+        await client.close()
 
 
 async def _line() -> str:

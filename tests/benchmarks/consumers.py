@@ -77,11 +77,11 @@ async def bare(bootstrap: str, topic: str, group: str, events: int) -> None:
 
 async def apply(kafka: dict[str, Any], store_url: str, events: int) -> None:
     """The product's consumer."""
-    from storage import opening
-    from streams import log_reader, topics
-    from streams.faust_worker import FaustWorker
-    from streams.settings import KafkaSettings
-    from streams.write_worker import WriteWorker
+    from facetline.storage.db import opening
+    from facetline.streams.kafka import log_reader, topics
+    from facetline.streams.kafka.consumer import FaustWorker
+    from facetline.streams.kafka.write_worker import WriteWorker
+    from facetline.streams.settings import KafkaSettings
 
     settings = KafkaSettings(**kafka)
     topic = topics.topic_names(settings.topic_prefix).documents

@@ -14,15 +14,17 @@ import sample
 import workers
 from figures import Figure, interleaved
 
-from facets.definitions import Definition, Definitions
-from facets.documents import Status
-from storage import definitions, documents, opening
-from storage.engine import Store
-from streams import pipeline
-from streams.calls import Assignment, CallLimits
-from streams.classifying import classifying
-from streams.local import LocalWriter
-from streams.pipeline import Headers, NewDocument
+from facetline.facets.definitions import Definition, Definitions
+from facetline.facets.documents import Status
+from facetline.storage import definitions
+from facetline.storage.db import opening
+from facetline.storage.db.engine import Store
+from facetline.storage.log import documents
+from facetline.streams import pipeline
+from facetline.streams.background import classifying
+from facetline.streams.classify.call import Assignment, CallLimits
+from facetline.streams.local import LocalWriter
+from facetline.streams.pipeline import Headers, NewDocument
 
 DOCUMENTS = 10_000
 DELAY_S = 0.2

@@ -16,9 +16,9 @@ import answered
 import duckdb
 from figures import Figure, interleaved
 
-from storage import opening
-from storage.engine import Store
-from streams.follower import Follower
+from facetline.storage.db import opening
+from facetline.storage.db.engine import Store
+from facetline.streams.views.follower import Follower
 
 RECORDS = 40_000
 ROUNDS = 3

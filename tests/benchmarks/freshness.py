@@ -24,9 +24,10 @@ import workers
 from aiokafka import TopicPartition
 from figures import Figure, note, p95
 
-from streams import kafka_clients, topics, wiring
-from streams.pipeline import NewDocument, Pipeline
-from streams.settings import Settings
+from facetline.streams import wiring
+from facetline.streams.kafka import clients, topics
+from facetline.streams.pipeline import NewDocument, Pipeline
+from facetline.streams.settings import Settings
 
 THERE = 1_000
 SAMPLES = 100
@@ -108,7 +109,7 @@ async def _by_hand(folder: Path) -> list[float]:
 
 async def _through_kafka(settings: Settings) -> list[float]:
     topic = topics.topic_names(settings.kafka.topic_prefix).facets  # of keys like these nobody else knows
-    consumer = kafka_clients.make_consumer(settings.kafka)
+    consumer = clients.make_consumer(settings.kafka)
     consumer.assign([TopicPartition(topic, partition) for partition in range(workers.PARTITIONS)])
     await consumer.start()
     took = []

@@ -39,16 +39,21 @@ import workers
 from figures import Figure, interleaved
 from model_storm import Storm
 
-from evaluators import chat_answers, chat_prompt, chat_reply, chat_sheet, model_http, models, validation
-from evaluators.chat import Chat
-from evaluators.contract import Evaluated, Evaluator, Identity, Limits
-from evaluators.decisions import Decisions
-from evaluators.models import Connection
-from facets.errors import EvaluatorUnavailable
-from facets.questions import Question
-from storage import documents, opening
-from streams.calls import Assignment, CallLimits
-from streams.classifying import classifying
+from facetline.evaluators import validation
+from facetline.evaluators.chat import answers, question_codes
+from facetline.evaluators.chat import prompt as chat_prompt
+from facetline.evaluators.chat import reply as chat_reply
+from facetline.evaluators.chat.evaluator import Chat
+from facetline.evaluators.contract import Evaluated, Evaluator, Identity, Limits
+from facetline.evaluators.decisions.evaluator import Decisions
+from facetline.evaluators.litellm_adapter import client, http
+from facetline.evaluators.litellm_adapter.client import Connection
+from facetline.facets.errors import EvaluatorUnavailable
+from facetline.facets.questions import Question
+from facetline.storage.db import opening
+from facetline.storage.log import documents
+from facetline.streams.background import classifying
+from facetline.streams.classify.call import Assignment, CallLimits
 
 VARIABLE = "BENCH_MODEL_KEY"
 HERE = Path(__file__).resolve().parent
@@ -62,7 +67,7 @@ SLOW_S = 0.8
 STORMED = 300
 ROUNDS = 3
 ALONE = "import litellm"
-OURS = "import asyncio; from evaluators import models; asyncio.run(models.load())"
+OURS = "import asyncio; from facetline.evaluators.litellm_adapter import client; asyncio.run(client.load())"
 LIMIT_S = 300.0
 
 Ask = Callable[[int], Awaitable[object]]
@@ -71,26 +76,26 @@ Ask = Callable[[int], Awaitable[object]]
 async def measure() -> AsyncIterator[Figure]:
     """Measure them."""
     os.environ[VARIABLE] = "sk-bench-0123456789"
-    await models.load()
+    await client.load()
     with _server(0.0) as url:
         decisions, chat = _decisions(url), Chat(Connection("openai/bench", f"{url}/v1", VARIABLE))
         await _known(decisions)
         await _known(chat)
         yield await _compared("decisions", _ours(decisions), _bare(decisions))
         yield await _compared("chat", _ours(chat), _bare_chat(chat))
-        await models.close()
+        await client.close()
     with _server(DELAY_S) as url:
         decisions = _decisions(url)
         alone = _bare(decisions)
         found = await interleaved(ROUNDS, alone=lambda: _a_second(alone), chain=lambda: _chain(decisions))
         yield Figure("model_calls_100ms", found["chain"], "documents/s", found["alone"])
-        await models.close()
+        await client.close()
     with _server(DELAY_S) as url:
         chat, plain = Chat(Connection("openai/bench", f"{url}/v1", VARIABLE)), _Plain(f"{url}/v1/chat/completions")
         await _known(chat)
         found = await interleaved(ROUNDS, plain=lambda: _chain(plain), chat=lambda: _chain(chat))
         yield Figure("model_calls_chat_100ms", found["chat"], "documents/s", found["plain"])
-        await models.close()
+        await client.close()
     found = await interleaved(ROUNDS, alone=lambda: _loading(ALONE), ours=lambda: _loading(OURS))
     yield Figure("model_calls_import", found["ours"], "s of CPU", found["alone"])
     with _server(SLOW_S) as url, services.postgres() as admin_url:
@@ -99,7 +104,7 @@ async def measure() -> AsyncIterator[Figure]:
         )
         yield Figure("model_calls_processes", found["two"], "documents/s", found["one"])
     yield Figure("model_calls_storm", await _stormed(), "requests/document", 1.0)
-    await models.close()
+    await client.close()
 
 
 async def _by_processes(model_url: str, admin_url: str, count: int) -> float:
@@ -200,7 +205,7 @@ class _Plain:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        sheet = chat_sheet.sheet_of(sample.QUESTIONS, order=chat_sheet.fixed, letters=False, sure=False)
+        sheet = question_codes.sheet_of(sample.QUESTIONS, order=question_codes.fixed, letters=False, sure=False)
         self._sheet = sheet
         self._schema = chat_prompt.prompt_of(sheet).schema
 
@@ -208,11 +213,9 @@ class _Plain:
         form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": self._schema}}
         asked = {"model": "bench", "messages": [{"role": "user", "content": body}], "response_format": form}
         headers = {"Authorization": f"Bearer {os.environ[VARIABLE]}", "Content-Type": "application/json"}
-        reply = await model_http.post(
-            self._url, headers=headers, data=json.dumps(asked).encode(), reply_bytes_max=1_000_000
-        )
+        reply = await http.post(self._url, headers=headers, data=json.dumps(asked).encode(), reply_bytes_max=1_000_000)
         text = json.loads(reply.body)["choices"][0]["message"]["content"]
-        return Evaluated(chat_answers.answers(chat_reply.Reply(text), self._sheet), "bench")
+        return Evaluated(answers.answers(chat_reply.Reply(text), self._sheet), "bench")
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -231,7 +234,7 @@ def _bare(evaluator: Decisions) -> Ask:
     connection, form = evaluator._connection, evaluator._form
 
     async def ask(number: int) -> None:
-        litellm = await models.load()
+        litellm = await client.load()
         request = form.arguments(sample.body(number), sample.QUESTIONS)
         where = {"api_base": connection.api_base, "api_key": os.environ[VARIABLE]}
         await litellm.asystemone(model=connection.model, timeout=60, **where, **request)
@@ -244,7 +247,7 @@ def _bare_chat(evaluator: Chat) -> Ask:
     prompt = evaluator._prompt(sample.QUESTIONS, "t1", letters=mode.with_letters)
 
     async def ask(number: int) -> None:
-        litellm = await models.load()
+        litellm = await client.load()
         request = evaluator._request(mode, prompt, sample.body(number))
         where = {"api_base": connection.api_base, "api_key": os.environ[VARIABLE]}
         await litellm.acompletion(model=connection.model, timeout=60, max_retries=0, **where, **request)

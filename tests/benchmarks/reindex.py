@@ -13,9 +13,10 @@ import side_chain
 import workers
 from figures import Figure, interleaved
 
-from storage import jobs, opening
-from storage.engine import Store
-from streams.classifying import classifying
+from facetline.storage.db import opening
+from facetline.storage.db.engine import Store
+from facetline.storage.jobs import jobs
+from facetline.streams.background import classifying
 
 DOCUMENTS = 5_000
 ROUNDS = 3

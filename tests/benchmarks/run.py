@@ -41,7 +41,7 @@ async def main(names: list[str]) -> int:
     from figures import note
     from services import Missing
 
-    from streams.cli import running
+    from facetline.streams.cli import running
 
     running.spare_what_stays()  # as every command does; for the baselines as well
     if any(not name.startswith(BENCHES) for name in names):

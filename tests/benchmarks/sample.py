@@ -8,18 +8,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluators import factory
-from evaluators.contract import Evaluated, Identity, Limits
-from facets import collections as collections_
-from facets.answers import Answer, BooleanAnswer, ChoiceAnswer, ScoreAnswer
-from facets.definitions import Definition, Definitions, definition_of
-from facets.questions import Choice, Question, Score, boolean, choice, score
-from storage.engine import Store
-from streams import pipeline
-from streams import settings as settings_
-from streams.calls import Assignment, CallLimits
-from streams.local import LocalWriter
-from streams.pipeline import Headers, NewDocument
+from facetline.evaluators import factory
+from facetline.evaluators.contract import Evaluated, Identity, Limits
+from facetline.facets import collections as collections_
+from facetline.facets.answers import Answer, BooleanAnswer, ChoiceAnswer, ScoreAnswer
+from facetline.facets.definitions import Definition, Definitions, definition_of
+from facetline.facets.questions import Choice, Question, Score, boolean, choice, score
+from facetline.storage.db.engine import Store
+from facetline.streams import pipeline
+from facetline.streams import settings as settings_
+from facetline.streams.classify.call import Assignment, CallLimits
+from facetline.streams.local import LocalWriter
+from facetline.streams.pipeline import Headers, NewDocument
 
 SLOTS = 64
 """Calls at once, in every benchmark."""

@@ -17,8 +17,8 @@ import search_query
 import searchable
 from figures import Figure, note, p95
 
-from facets.definitions import Definitions
-from facets.view import View
+from facetline.facets.definitions import Definitions
+from facetline.facets.view.view import View
 
 DOCUMENTS = 1_000_000
 READERS = 100

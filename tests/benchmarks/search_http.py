@@ -24,7 +24,7 @@ import runtimes
 import sample
 from figures import Figure
 
-from storage import opening
+from facetline.storage.db import opening
 
 DOCUMENTS = 1_000_000
 REQUESTS = 60

@@ -39,8 +39,8 @@ def _hold(count: int, times: int, words: list[str]) -> tuple[float, float]:
     import searchable
     from memory import resident_mb
 
-    from facets.definitions import Definitions
-    from facets.view import View
+    from facetline.facets.definitions import Definitions
+    from facetline.facets.view.view import View
 
     with TemporaryDirectory() as folder:
         view = View(folder=Path(folder) if "file" in words else None)

@@ -12,7 +12,7 @@ import duckdb
 import searchable
 from figures import Figure, note
 
-from facets.view import View
+from facetline.facets.view.view import View
 
 SIZES = {"100k": 100_000, "1m": 1_000_000}
 ROUNDS = 15

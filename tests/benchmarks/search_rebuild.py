@@ -12,9 +12,9 @@ import duckdb
 import searchable
 from figures import Figure
 
-from facets import table_sql
-from facets.definitions import Definitions
-from facets.view import View
+from facetline.facets.definitions import Definitions
+from facetline.facets.table import ddl
+from facetline.facets.view.view import View
 
 SIZES = {"100k": 100_000, "1m": 1_000_000}
 
@@ -31,12 +31,12 @@ async def measure() -> AsyncIterator[Figure]:
             filled_s += time.perf_counter() - started_s
         table = view.tables["tickets"]
         cursor = view._connection.cursor()
-        insert = f"INSERT INTO live.main.plain SELECT * FROM {table_sql.name_of(table)}"
-        statements = table_sql.create(table)[-1].replace(table_sql.name_of(table), "live.main.plain"), insert
+        insert = f"INSERT INTO live.main.plain SELECT * FROM {ddl.name_of(table)}"
+        statements = ddl.create(table)[-1].replace(ddl.name_of(table), "live.main.plain"), insert
         yield Figure(f"search_rebuild_{name}_filled", filled_s, "s", _run(cursor, *statements))
-        copy = f"CREATE OR REPLACE TABLE live.main.plain AS SELECT * FROM {table_sql.name_of(table)}"
+        copy = f"CREATE OR REPLACE TABLE live.main.plain AS SELECT * FROM {ddl.name_of(table)}"
         copied_s = _run(cursor, copy)
-        renewed_s = _run(cursor, "BEGIN", *table_sql.rewrite(table), "COMMIT")
+        renewed_s = _run(cursor, "BEGIN", *ddl.rewrite(table), "COMMIT")
         yield Figure(f"search_rebuild_{name}_anew", renewed_s, "s", copied_s)
         view.close()
 

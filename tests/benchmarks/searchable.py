@@ -10,12 +10,12 @@ from typing import Any
 
 import builders
 
-from facets import table_sql, tables
-from facets.definitions import Definition, Definitions
-from facets.documents import Shown
-from facets.questions import choice
-from facets.selection import Selection, selection_of
-from facets.view import View
+from facetline.facets.definitions import Definition, Definitions
+from facetline.facets.documents import Shown
+from facetline.facets.questions import choice
+from facetline.facets.search.selection import Selection, selection_of
+from facetline.facets.table import ddl, tables
+from facetline.facets.view.view import View
 
 PAGE = 5_000
 OPTIONS = {"topic": 5, "team": 8, "tone": 4, "product": 12}
@@ -91,7 +91,7 @@ def selection(kind: str) -> Selection:
 
 def by_hand(kind: str) -> list[str]:
     """The same search as somebody would write it for just this table: page, total, counts, pending."""
-    table = table_sql.name_of(tables.table_of(definition()))
+    table = ddl.name_of(tables.table_of(definition()))
     sure = {name: f" AND {name}_confidence >= 0.5" if kind == "confident" else "" for name in OPTIONS}
     chosen = {"topic": f"topic = 'topic1'{sure['topic']}", "team": f"team IN ('team0', 'team2'){sure['team']}"}
     if kind not in {"chosen", "confident"}:

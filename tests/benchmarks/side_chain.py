@@ -14,9 +14,10 @@ import sample
 import workers
 from figures import Figure, interleaved, note
 
-from storage import definitions, opening
-from storage.engine import Store
-from streams.classifying import classifying
+from facetline.storage import definitions
+from facetline.storage.db import opening
+from facetline.storage.db.engine import Store
+from facetline.streams.background import classifying
 
 DOCUMENTS = 2_000
 DELAY_S = 0.2

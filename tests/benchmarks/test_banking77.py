@@ -16,7 +16,7 @@ import pytest
 import runtimes
 from runtimes import Site
 
-from streams.pipeline import poll
+from facetline.streams.pipeline import poll
 
 LIMIT_S = 1_800.0
 
@@ -127,7 +127,7 @@ async def _until_at_work(site: Site) -> None:
 
 
 async def _until_answered(site: Site) -> None:
-    from storage import queue
+    from facetline.storage.queue import queue
 
     async with site.pipeline() as pipeline:
 

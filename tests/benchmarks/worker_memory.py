@@ -16,9 +16,9 @@ import workers
 from apply_kafka import message
 from figures import Figure, note
 
-from storage import documents
-from storage.engine import Store
-from streams import wiring
+from facetline.storage.db.engine import Store
+from facetline.storage.log import documents
+from facetline.streams import wiring
 
 DOCUMENTS = 100_000
 CHUNK = 5_000

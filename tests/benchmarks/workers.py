@@ -13,8 +13,8 @@ from pathlib import Path
 import commands
 import sample
 
-from streams import topics
-from streams.settings import Settings
+from facetline.streams.kafka import topics
+from facetline.streams.settings import Settings
 
 HERE = Path(__file__).resolve().parent
 PARTITIONS = 8

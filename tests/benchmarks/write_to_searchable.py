@@ -18,8 +18,8 @@ import duckdb
 import sample
 from figures import Figure, interleaved
 
-from streams import wiring
-from streams.pipeline import NewDocument, Pipeline
+from facetline.streams import wiring
+from facetline.streams.pipeline import NewDocument, Pipeline
 
 DOCUMENTS = 6_000
 ROUNDS = 3

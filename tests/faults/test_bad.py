@@ -10,10 +10,10 @@ from rig import Rig
 from runtimes import ANSWERED_S
 from trials import Trial
 
-from storage import jobs
-from storage.jobs import JobRequest
-from streams import reindexing
-from streams.events import Message
+from facetline.storage.jobs import jobs
+from facetline.storage.jobs.jobs import JobRequest
+from facetline.streams.reindex import requests
+from facetline.streams.wire.codec import Message
 
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres]
 REFUSED = [f"r{number:02d}" for number in range(30)]
@@ -42,13 +42,13 @@ async def test_poison_and_refusals_cost_their_own_documents_only(rig: Rig):
         told = await trial.settled(*REFUSED)
         answered = await trial.settled(*GOOD)
         trial.off("bad")
-        job = await reindexing.start(trial.pipeline, JobRequest("tickets", trial.scope))
+        job = await requests.start(trial.pipeline, JobRequest("tickets", trial.scope))
 
         async def ended() -> bool:
             return (await trial.pipeline.store.read(jobs.get, job.id)).state not in jobs.ACTIVE
 
         await eventually(ended, deadline_s=ANSWERED_S, what="the job has ended")
-        result = await reindexing.result(trial.pipeline, job.id)
+        result = await requests.result(trial.pipeline, job.id)
 
         letters = await trial.letters(*bad)
 

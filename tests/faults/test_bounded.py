@@ -17,10 +17,13 @@ from rig import Rig
 from runtimes import ANSWERED_S
 from trials import Trial
 
-from storage import documents, jobs, queue
-from storage.engine import Tx
-from storage.jobs import JobRequest
-from streams import events, reindexing
+from facetline.storage.db.engine import Tx
+from facetline.storage.jobs import jobs
+from facetline.storage.jobs.jobs import JobRequest
+from facetline.storage.log import documents
+from facetline.storage.queue import queue
+from facetline.streams.reindex import requests
+from facetline.streams.wire import codec
 
 LARGE = bool(os.environ.get("FACETLINE_LARGE"))
 BODY_BYTES = 100_000
@@ -33,7 +36,7 @@ BACKLOG = 2_000 if LARGE else 600
 """Documents produced ahead of the worker, which applies them more slowly: more than it may hold (48 MB)."""
 GROWTH_MB = 96.0
 """What a worker may grow by: less than the documents that come meanwhile have, also in the small size."""
-MOST_MB = 480.0 if LARGE else 360.0
+MAX_MB = 480.0 if LARGE else 360.0
 """402 after 2 GB of documents, seen on two busy processors; most of it is there after the first 300 MB."""
 ROWS = 1_000_000 if LARGE else 50_000
 TIME_LIMIT_S = 1_500 if LARGE else 300
@@ -67,7 +70,7 @@ async def test_large_documents_and_a_slow_model(rig: Rig):
         assert counts["tickets"]["pending"] > LETTERS / 2  # the model is behind, and nobody minds
         if before is not None and after is not None:
             assert after - before < GROWTH_MB, f"from {before} to {after} MB"
-            assert after < MOST_MB
+            assert after < MAX_MB
         assert worker.poll() is None
         assert log.count("kafka_membership_ended") == ended
     rig.running()
@@ -90,7 +93,7 @@ async def _produce_portion(trial: Trial, first: int) -> None:
         body = f"m01 slow=slow-{trial.scope} {number} ".ljust(BODY_BYTES, "x")
         event_id = f"{trial.scope}-{number}"
         uri = trial.uri(f"t{number}")
-        messages.append(events.encode_write(uri, body=body, state=None, source="test", event_id=event_id))
+        messages.append(codec.encode_write(uri, body=body, state=None, source="test", event_id=event_id))
     await kafka_topics.fill(trial.site.settings.kafka, messages)
 
 
@@ -133,7 +136,7 @@ async def test_a_job_over_many_documents(job_rig: Rig, trial: Trial):
     worker = job_rig.start("one")
     await trial.put("before", "m01", wait="answered")
     before = resident_mb(worker.pid)
-    job = await reindexing.start(trial.pipeline, JobRequest("notes", "", "force"))
+    job = await requests.start(trial.pipeline, JobRequest("notes", "", "force"))
     cleared, most, beside = [], before or 0.0, 0
     while True:
         await trial.put(f"beside{beside}", "m02", wait="answered")

@@ -16,15 +16,17 @@ import stored
 from kafka_broker import Broker
 from polling import eventually
 
-from storage import dead_letters
-from storage.engine import Store
-from streams import faust_worker, health, log_reader, recording, topics
-from streams.faust_worker import FaustWorker
-from streams.members import Members
-from streams.project import Project
-from streams.settings import KafkaSettings, Settings
-from streams.undecodable import Undecodable
-from streams.write_worker import WriteWorker
+from facetline.storage.db.engine import Store
+from facetline.storage.log import dead_letters
+from facetline.streams.kafka import consumer, log_reader, topics
+from facetline.streams.kafka.consumer import FaustWorker
+from facetline.streams.kafka.write_worker import WriteWorker
+from facetline.streams.monitor import health
+from facetline.streams.monitor.worker_state import Members
+from facetline.streams.project import Project
+from facetline.streams.replay import recorder
+from facetline.streams.settings import KafkaSettings, Settings
+from facetline.streams.wire.undecodable import Undecodable
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
@@ -43,7 +45,7 @@ async def consuming(settings: KafkaSettings, store: Store) -> AsyncIterator[Writ
         yield worker
     finally:
         stop.set()
-        await asyncio.wait_for(running, faust_worker.STOP_LIMIT_S * 2)
+        await asyncio.wait_for(running, consumer.STOP_LIMIT_S * 2)
         await log.stop()
 
 
@@ -75,8 +77,8 @@ async def _has(store: Store, *names: str) -> bool:
 async def recorded(settings: KafkaSettings, partition: int) -> list[bytes | None]:
     """What `record` prints of a partition."""
     topic = topics.topic_names(settings.topic_prefix).documents
-    spans = await recording.spans(settings, topic, partitions=[partition])
-    return [each.raw.value async for chunk in recording.Recorder(settings, topic, spans).chunks() for each in chunk]
+    spans = await recorder.spans(settings, topic, partitions=[partition])
+    return [each.raw.value async for chunk in recorder.Recorder(settings, topic, spans).chunks() for each in chunk]
 
 
 async def _damage(settings: KafkaSettings, broker: Broker, edit: Edit, *, fit: bool) -> None:

@@ -15,11 +15,13 @@ import runtimes
 from polling import eventually
 from runtimes import Case
 
-from storage import documents, jobs, outcomes
-from storage.jobs import JobRequest
-from streams import reindexing, topics
-from streams.events import Message, encode_write
-from streams.failpoints import VARIABLE
+from facetline.storage.jobs import jobs
+from facetline.storage.jobs.jobs import JobRequest
+from facetline.storage.log import documents, outcomes
+from facetline.streams.failpoints import VARIABLE
+from facetline.streams.kafka import topics
+from facetline.streams.reindex import requests
+from facetline.streams.wire.codec import Message, encode_write
 
 CALL_S = 2.0
 LEASES_S = 60.0
@@ -124,7 +126,7 @@ async def test_killed_during_a_reindex(case: Case):
         for key in keys:
             await case.write(key, f"billing {key}", wait="applied")
         await _all_settled(case, keys)
-    job = await reindexing.start(case.pipeline, JobRequest("tickets", case.scope, "force"))
+    job = await requests.start(case.pipeline, JobRequest("tickets", case.scope, "force"))
     with case.site.worker("reindex.after_turn=kill") as worker:
         await runtimes.died(worker)
     case.site.clock.shift(LEASES_S)
@@ -134,7 +136,7 @@ async def test_killed_during_a_reindex(case: Case):
             return (await case.pipeline.store.read(jobs.get, job.id)).state not in jobs.ACTIVE
 
         await eventually(ended, deadline_s=TAKEN_OVER_S, every_s=0.2, what="the job has ended")
-    result = await reindexing.result(case.pipeline, job.id)
+    result = await requests.result(case.pipeline, job.id)
     settled = await case.settled(*keys)
 
     assert (result["state"], len(result["reindexed"]), result["failed"]) == ("succeeded", 10, [])

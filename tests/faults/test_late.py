@@ -8,8 +8,8 @@ from rig import LEASES_S, Rig
 from runtimes import ANSWERED_S
 from trials import Trial
 
-from storage import documents
-from storage.engine import Tx
+from facetline.storage.db.engine import Tx
+from facetline.storage.log import documents
 
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres]
 

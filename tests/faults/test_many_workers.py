@@ -12,9 +12,11 @@ from rig import LEASES_S, Rig
 from runtimes import ANSWERED_S
 from trials import Trial
 
-from storage import definitions, jobs
-from storage.jobs import JobRequest
-from streams import reindexing, topics
+from facetline.storage import definitions
+from facetline.storage.jobs import jobs
+from facetline.storage.jobs.jobs import JobRequest
+from facetline.streams.kafka import topics
+from facetline.streams.reindex import requests
 
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres]
 FOUR = ("one", "two", "three", "four")
@@ -136,8 +138,8 @@ async def test_a_reindex_against_live_writes_and_a_kill(rig: Rig):
         await trial.caught_up()
         await trial.settled(*KEYS)
         request = JobRequest("tickets", trial.scope, "force")
-        job = await reindexing.start(trial.pipeline, request)
-        again = await reindexing.start(trial.pipeline, request)
+        job = await requests.start(trial.pipeline, request)
+        again = await requests.start(trial.pipeline, request)
         stop = asyncio.Event()
         writing = asyncio.create_task(trial.scribble(KEYS[:8], stop, 0.05))
 
@@ -157,7 +159,7 @@ async def test_a_reindex_against_live_writes_and_a_kill(rig: Rig):
         await eventually(ended, deadline_s=ANSWERED_S, what="the job has ended")
         stop.set()
         await writing
-        progress = (await reindexing.result(trial.pipeline, job.id))["progress"]
+        progress = (await requests.result(trial.pipeline, job.id))["progress"]
 
         assert again.id == job.id
         assert progress["done"] == progress["total"]

@@ -25,9 +25,9 @@ from model_storm import Storm
 from polling import eventually
 from runtimes import Site
 
-from storage import jobs
-from storage.jobs import JobRequest
-from streams import reindexing
+from facetline.storage.jobs import jobs
+from facetline.storage.jobs.jobs import JobRequest
+from facetline.streams.reindex import requests as reindexing
 
 SECONDS_TO_LOAD = 60.0
 SHARED = {"call_s": 2.0, "concurrency": 16, "tries_max": 6}

@@ -15,13 +15,13 @@ import structlog
 from aiokafka.admin import NewPartitions
 from polling import eventually
 
-from facets import errors
-from storage import positions
-from storage.engine import Store
-from streams import faust_worker, log_reader, topics
-from streams.faust_worker import FaustWorker
-from streams.settings import KafkaSettings
-from streams.write_worker import WriteWorker, partition_of
+from facetline.facets import errors
+from facetline.storage.db.engine import Store
+from facetline.storage.log import positions
+from facetline.streams.kafka import consumer, log_reader, topics
+from facetline.streams.kafka.consumer import FaustWorker
+from facetline.streams.kafka.write_worker import WriteWorker, partition_of
+from facetline.streams.settings import KafkaSettings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
@@ -56,7 +56,7 @@ async def consuming(settings: KafkaSettings, store: Store) -> AsyncIterator[Faus
         yield worker
     finally:
         stop.set()
-        await asyncio.wait_for(running, faust_worker.STOP_LIMIT_S * 2)
+        await asyncio.wait_for(running, consumer.STOP_LIMIT_S * 2)
         await log.stop()
 
 

@@ -11,11 +11,11 @@ from polling import eventually
 from runtimes import Site
 from serving import node_on
 
-from facets import errors
-from facets.node import LOCAL, Freshness, Wait
-from facets.selection import Selection
-from streams import topics
-from streams.node import PipelineNode
+from facetline.facets import errors
+from facetline.facets.backend import LOCAL, Freshness, Wait
+from facetline.facets.search.selection import Selection
+from facetline.streams.kafka import topics
+from facetline.streams.serve.node import PipelineNode
 
 AWAY_S = 90.0
 """A write is tried for half a minute, and a look at the store as well."""

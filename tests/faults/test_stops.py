@@ -13,7 +13,7 @@ from polling import eventually
 from runtimes import ANSWERED_S, Case
 from worker_pages import ANY_PORT, Pages
 
-from storage.engine import Tx
+from facetline.storage.db.engine import Tx
 
 BOUND_S = 25.0
 """What leaving the group and closing connections may take beyond the grace period on a busy machine."""

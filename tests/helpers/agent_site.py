@@ -11,12 +11,12 @@ from pathlib import Path
 
 from polling import eventually
 
-from facets import errors
-from facets.node import LOCAL
-from streams import wiring
-from streams.node import PipelineNode, open_node
-from streams.pipeline import NewDocument, Pipeline
-from streams.settings import Settings, load_settings
+from facetline.facets import errors
+from facetline.facets.backend import LOCAL
+from facetline.streams import wiring
+from facetline.streams.pipeline import NewDocument, Pipeline
+from facetline.streams.serve.node import PipelineNode, open_node
+from facetline.streams.settings import Settings, load_settings
 
 TOPICS = ("billing", "bug", "feature", "praise", "other")
 CODES = tuple(f"code-{number:02}" for number in range(60))

@@ -5,9 +5,12 @@ from typing import Any
 import judged
 import stored
 
-from facets.documents import Document
-from storage import dead_letters, documents, engine, feed, positions, writes
-from storage.events import Applied, DeadLetter, Event
+from facetline.facets.documents import Document
+from facetline.storage import feed
+from facetline.storage.db import engine
+from facetline.storage.log import apply as writes
+from facetline.storage.log import dead_letters, documents, positions
+from facetline.storage.log.events import Applied, DeadLetter, Event
 
 URI = "tickets/t1"
 

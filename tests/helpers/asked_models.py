@@ -10,9 +10,9 @@ from model_server import Server
 from polling import eventually
 from runtimes import ANSWERED_S, Site
 
-from facets.documents import Status
-from storage import documents
-from streams.pipeline import Pipeline
+from facetline.facets.documents import Status
+from facetline.storage.log import documents
+from facetline.streams.pipeline import Pipeline
 
 VARIABLE, KEY = "LOOPBACK_MODEL_KEY", "sk-loopback-0123456789"
 LEVELS = ("calm", "annoyed", "furious")

@@ -10,7 +10,7 @@ from typing import Any
 import runtimes
 from runtimes import Site
 
-from streams.pipeline import Pipeline
+from facetline.streams.pipeline import Pipeline
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "banking77"

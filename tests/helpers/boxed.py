@@ -9,12 +9,12 @@ from typing import Any
 
 import searched
 
-from facets import parquet
-from facets.definitions import Definitions
-from facets.documents import Record
-from facets.sqlbox.box import SqlBox
-from facets.sqlbox.keeping import Made
-from facets.view import View
+from facetline.facets.definitions import Definitions
+from facetline.facets.documents import Record
+from facetline.facets.export import parquet
+from facetline.facets.sql_sandbox.sandbox import SqlBox
+from facetline.facets.sql_sandbox.snapshots import Made
+from facetline.facets.view.view import View
 
 ROWS = 100
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from facets import collections as collections_
-from facets.definitions import Definition, Definitions, definition_of
-from facets.questions import choice
-from storage import events
+from facetline.facets import collections as collections_
+from facetline.facets.definitions import Definition, Definitions, definition_of
+from facetline.facets.questions import choice
+from facetline.storage.log import events
 
 IDENTITY = {"kind": "fake", "model": "fake-1", "parameters": {}, "version": "1", "validator": "1"}
 TOPIC = {"topic": choice(ask="What is it about?", options={"billing": "Money", "outage": "Down", "other": "Else"})}

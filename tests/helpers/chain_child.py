@@ -11,7 +11,7 @@ import chains
 import stored
 from fake_evaluator import FakeEvaluator, Held
 
-from evaluators.contract import Evaluated
+from facetline.evaluators.contract import Evaluated
 
 
 class Announcing(FakeEvaluator):

@@ -8,13 +8,15 @@ from typing import Any
 import stored
 from polling import eventually
 
-from evaluators.contract import Evaluator
-from facets.definitions import Definition
-from facets.errors import StoreUnavailable
-from storage import definitions, engine, queue
-from streams.calls import Assignment, CallLimits
-from streams.reindex import Reindexer
-from streams.side_chain import SideChain
+from facetline.evaluators.contract import Evaluator
+from facetline.facets.definitions import Definition
+from facetline.facets.errors import StoreUnavailable
+from facetline.storage import definitions
+from facetline.storage.db import engine
+from facetline.storage.queue import queue
+from facetline.streams.classify.call import Assignment, CallLimits
+from facetline.streams.classify.side_chain import SideChain
+from facetline.streams.reindex.runner import Reindexer
 
 QUICK = CallLimits(
     concurrency=8,

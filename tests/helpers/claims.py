@@ -2,9 +2,9 @@
 
 import stored
 
-from facets.definitions import Definition
-from facets.states import schema_of_types
-from storage.queue import Claim
+from facetline.facets.definitions import Definition
+from facetline.facets.schema.states import schema_of_types
+from facetline.storage.queue.queue import Claim
 
 DEFINITION = Definition(
     name="tickets",

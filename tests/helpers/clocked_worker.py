@@ -6,8 +6,8 @@ from pathlib import Path
 
 from clocks import FileClock
 
-from streams import logs, worker
-from streams.settings import load_settings
+from facetline.streams import logs, worker
+from facetline.streams.settings import load_settings
 
 
 def main(clock: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 HELPERS = Path(__file__).resolve().parent
-COMMAND = (sys.executable, "-c", "from streams.cli.main import main; main()")
+COMMAND = (sys.executable, "-c", "from facetline.streams.cli.main import main; main()")
 LIMIT_S = 90.0
 _MEASURING = (
     "import resource, subprocess, sys; code = subprocess.call(sys.argv[1:]);"

@@ -133,7 +133,7 @@ def imported(folder: Path) -> Place:
 
 def files(folder: Path) -> None:
     """Put the files into a folder that examples import."""
-    sample = resources.files("streams").joinpath("samples", "tickets.ndjson").read_text(encoding="utf-8")
+    sample = resources.files("facetline.streams").joinpath("samples", "tickets.ndjson").read_text(encoding="utf-8")
     for path in (folder / "tickets.ndjson", folder / "streams" / "samples" / "tickets.ndjson"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(sample.splitlines(keepends=True)[:8]), encoding="utf-8")

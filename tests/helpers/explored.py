@@ -19,13 +19,13 @@ import serving as serving_process
 import uvicorn
 from commands import Place
 
-from facets.api.application import application
-from facets.explorer import routes
-from facets.node import LOCAL
-from streams import wiring
-from streams.node import PipelineNode, open_node
-from streams.pipeline import NewDocument, Pipeline
-from streams.settings import load_settings
+from facetline.facets.api.application import application
+from facetline.facets.backend import LOCAL
+from facetline.facets.explorer import routes
+from facetline.streams import wiring
+from facetline.streams.pipeline import NewDocument, Pipeline
+from facetline.streams.serve.node import PipelineNode, open_node
+from facetline.streams.settings import load_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "streams" / "samples"

@@ -10,10 +10,10 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from evaluators.contract import Evaluated, Identity, Limits
-from facets.answers import Answer, BooleanAnswer, ChoiceAnswer, ScoreAnswer
-from facets.errors import EvaluatorUnavailable
-from facets.questions import Choice, Question, Score
+from facetline.evaluators.contract import Evaluated, Identity, Limits
+from facetline.facets.answers import Answer, BooleanAnswer, ChoiceAnswer, ScoreAnswer
+from facetline.facets.errors import EvaluatorUnavailable
+from facetline.facets.questions import Choice, Question, Score
 
 
 @dataclass

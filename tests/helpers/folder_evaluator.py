@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluators.contract import Evaluated, Identity, Limits
-from facets import errors
-from facets.answers import ChoiceAnswer
-from facets.questions import Choice, Question
+from facetline.evaluators.contract import Evaluated, Identity, Limits
+from facetline.facets import errors
+from facetline.facets.answers import ChoiceAnswer
+from facetline.facets.questions import Choice, Question
 
 POLL_S = 0.02
 NOTED_CHARS_MAX = 10_000

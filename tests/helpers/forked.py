@@ -15,7 +15,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 HELPERS = Path(__file__).resolve().parent
-IMPORTED = ("clocks", "folder_evaluator", "streams.faust_worker", "streams.wiring", "streams.worker")
+IMPORTED = (
+    "clocks",
+    "folder_evaluator",
+    "facetline.streams.kafka.consumer",
+    "facetline.streams.wiring",
+    "facetline.streams.worker",
+)
 """What every script needs; nothing that starts a thread, and not litellm, which few need."""
 
 _forks = multiprocessing.get_context("forkserver")

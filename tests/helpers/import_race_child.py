@@ -36,7 +36,7 @@ class SlowDisk:
 
 def model(disk: SlowDisk) -> None:
     """Load the embedded model and ask it, as the evaluator's thread does."""
-    from evaluators import minilm
+    from facetline.evaluators.embedded import minilm
 
     disk.view_is_here.wait(MEET_MAX_S)
     try:

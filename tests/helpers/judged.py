@@ -4,8 +4,8 @@ import hashlib
 from dataclasses import replace
 from typing import Any
 
-from storage import serial
-from storage.events import Batch, Content, Event, Position, Raw
+from facetline.storage.db import json_rows
+from facetline.storage.log.events import Batch, Content, Event, Position, Raw
 
 TOPIC = "documents"
 
@@ -24,7 +24,7 @@ def write(
         body=body,
         body_hash=None if body is None else hashlib.sha256(body.encode(errors="surrogatepass")).hexdigest(),
         blank=body is not None and not body.strip(),
-        state=None if state is None else serial.dumps(state),
+        state=None if state is None else json_rows.dumps(state),
         deleted=False,
         unless_equal=unless_equal,
     )

@@ -12,14 +12,15 @@ from aiokafka.errors import KafkaError
 from aiokafka.record import default_records
 from polling import eventually
 
-from facets import collections
-from facets.definitions import definition_of
-from facets.questions import choice
-from storage import definitions
-from storage.engine import Tx
-from storage.events import Raw
-from streams import events, kafka_clients, topics
-from streams.settings import KafkaSettings
+from facetline.facets import collections
+from facetline.facets.definitions import definition_of
+from facetline.facets.questions import choice
+from facetline.storage import definitions
+from facetline.storage.db.engine import Tx
+from facetline.storage.log.events import Raw
+from facetline.streams.kafka import clients, topics
+from facetline.streams.settings import KafkaSettings
+from facetline.streams.wire import codec
 
 
 def activate(tx: Tx) -> None:
@@ -36,9 +37,9 @@ def activate(tx: Tx) -> None:
     definitions.activate(tx, [made])
 
 
-def write(uri: str, body: str, event_id: str | None = None) -> events.Message:
+def write(uri: str, body: str, event_id: str | None = None) -> codec.Message:
     """A valid write; its id is the uri and the body unless told otherwise."""
-    return events.encode_write(uri, body=body, state=None, source="test", event_id=event_id or f"{uri}:{body}")
+    return codec.encode_write(uri, body=body, state=None, source="test", event_id=event_id or f"{uri}:{body}")
 
 
 async def make(bootstrap: str, prefix: str, *, partitions: int = 1, **given: object) -> KafkaSettings:
@@ -53,7 +54,7 @@ async def make(bootstrap: str, prefix: str, *, partitions: int = 1, **given: obj
 @asynccontextmanager
 async def admin(settings: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]:
     """A started admin client."""
-    client = AIOKafkaAdminClient(**kafka_clients.admin_arguments(settings))
+    client = AIOKafkaAdminClient(**clients.admin_arguments(settings))
     await client.start()
     try:
         yield client
@@ -70,7 +71,7 @@ async def names(bootstrap: str) -> set[str]:
 @asynccontextmanager
 async def producing(settings: KafkaSettings, **own: object) -> AsyncIterator[aiokafka.AIOKafkaProducer]:
     """A started producer."""
-    producer = aiokafka.AIOKafkaProducer(**kafka_clients.producer_arguments(settings, **own))
+    producer = aiokafka.AIOKafkaProducer(**clients.producer_arguments(settings, **own))
     await producer.start()
     try:
         yield producer
@@ -80,7 +81,7 @@ async def producing(settings: KafkaSettings, **own: object) -> AsyncIterator[aio
 
 async def fill(
     settings: KafkaSettings,
-    messages: Sequence[events.Message],
+    messages: Sequence[codec.Message],
     *,
     topic: str | None = None,
     partition: int | None = None,
@@ -128,7 +129,7 @@ class _Odd(str):
         return ODD_NAME
 
 
-async def transaction(settings: KafkaSettings, messages: Sequence[events.Message], *, commit: bool) -> None:
+async def transaction(settings: KafkaSettings, messages: Sequence[codec.Message], *, commit: bool) -> None:
     """Produce to the documents topic in one transaction, commit or abort it, and wait for its markers: a broker writes
     them after it has said that the transaction has ended.
     """
@@ -140,7 +141,7 @@ async def transaction(settings: KafkaSettings, messages: Sequence[events.Message
             sent = await producer.send_and_wait(into, one.value, one.key, headers=list(one.headers))
             last[aiokafka.TopicPartition(into, sent.partition)] = sent.offset
         await (producer.commit_transaction() if commit else producer.abort_transaction())
-    consumer = aiokafka.AIOKafkaConsumer(**kafka_clients.consumer_arguments(settings, group_id=None))
+    consumer = aiokafka.AIOKafkaConsumer(**clients.consumer_arguments(settings, group_id=None))
     await consumer.start()
 
     async def marked() -> bool:
@@ -185,7 +186,7 @@ async def contents(
     settings: KafkaSettings, topic: str, count: int, *, deadline_s: float = 20.0
 ) -> list[aiokafka.ConsumerRecord]:
     """Read committed records of a topic from its start until there are `count`; fewer when the time is up."""
-    arguments = kafka_clients.consumer_arguments(settings, group_id=None, auto_offset_reset="earliest")
+    arguments = clients.consumer_arguments(settings, group_id=None, auto_offset_reset="earliest")
     consumer = aiokafka.AIOKafkaConsumer(topic, **arguments)
     await consumer.start()
     found: list[aiokafka.ConsumerRecord] = []
@@ -199,6 +200,6 @@ async def contents(
     return found
 
 
-def raw(message: events.Message, timestamp_ms: int = 1_000) -> Raw:
+def raw(message: codec.Message, timestamp_ms: int = 1_000) -> Raw:
     """A message as a log would have it."""
     return Raw(message.key, message.value, message.headers, timestamp_ms)

@@ -18,11 +18,12 @@ from typing import Any
 
 import structlog
 
-from storage import opening
-from streams import failpoints, log_reader, topics
-from streams.faust_worker import FaustWorker
-from streams.settings import KafkaSettings
-from streams.write_worker import WriteWorker
+from facetline.storage.db import opening
+from facetline.streams import failpoints
+from facetline.streams.kafka import log_reader, topics
+from facetline.streams.kafka.consumer import FaustWorker
+from facetline.streams.kafka.write_worker import WriteWorker
+from facetline.streams.settings import KafkaSettings
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import uvicorn
 
-from facets.api.limits import Limits
-from facets.api.protocol import server_options
+from facetline.facets.api.limits import Limits
+from facetline.facets.api.protocol import server_options
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from clocks import FileClock
 
-from streams import logs, wiring
-from streams.settings import load_settings
+from facetline.streams import logs, wiring
+from facetline.streams.settings import load_settings
 
 
 async def main(clock: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import postgres_server
 import psycopg
 
-from storage import opening
+from facetline.storage.db import opening
 
 _NEW_ID = "UPDATE store SET store_id = "
 

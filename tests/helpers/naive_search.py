@@ -6,9 +6,9 @@ from typing import Any
 
 import searched
 
-from facets.documents import Record, Status
-from facets.questions import Boolean, Choice
-from facets.selection import Selection
+from facetline.facets.documents import Record, Status
+from facetline.facets.questions import Boolean, Choice
+from facetline.facets.search.selection import Selection
 
 _FINGERPRINT = searched.definition().fingerprint
 Predicate = Callable[[Record], bool]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from runtimes import Case
 
-from streams.events import Message
+from facetline.streams.wire.codec import Message
 
 Bad = Callable[[Case], tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]]
 

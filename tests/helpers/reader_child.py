@@ -16,10 +16,10 @@ from typing import Any, TextIO
 
 from clocks import FileClock
 
-from facets import errors
-from streams import wiring
-from streams.pipeline import Pipeline
-from streams.settings import load_settings
+from facetline.facets import errors
+from facetline.streams import wiring
+from facetline.streams.pipeline import Pipeline
+from facetline.streams.settings import load_settings
 
 EVERY_S = 0.2
 STATES = ("uri", "version", "revision", "indexed_as", "status")

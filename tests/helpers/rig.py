@@ -25,7 +25,7 @@ from forked import Forked
 from runtimes import Site, Worker
 from trials import MARKS, Trial, note_the_past, watch
 
-from streams import topics
+from facetline.streams.kafka import topics
 
 CALL_S = 90.0
 """Longer than a rebalance may take, and than three of them."""

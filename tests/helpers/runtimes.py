@@ -25,13 +25,15 @@ from folder_evaluator import Script
 from forked import Forked
 from polling import eventually
 
-from facets.documents import Status
-from storage import dead_letters, documents, positions, tallies
-from storage.events import DeadLetter, Position, Raw
-from streams import events as wire
-from streams import failpoints, log_reader, topics, wiring
-from streams.pipeline import Pipeline, Sent
-from streams.settings import Settings, load_settings
+from facetline.facets.documents import Status
+from facetline.storage import counters
+from facetline.storage.log import dead_letters, documents, positions
+from facetline.storage.log.events import DeadLetter, Position, Raw
+from facetline.streams import failpoints, wiring
+from facetline.streams.kafka import log_reader, topics
+from facetline.streams.pipeline import Pipeline, Sent
+from facetline.streams.settings import Settings, load_settings
+from facetline.streams.wire import codec as wire
 
 RUNTIMES = ("local", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.postgres]))
 ANSWERED_S = 45.0
@@ -47,8 +49,8 @@ from pathlib import Path
 
 from folder_evaluator import FolderEvaluator
 
-from facets.collections import define_collection
-from facets.questions import choice
+from facetline.facets.collections import define_collection
+from facetline.facets.questions import choice
 
 evaluator = FolderEvaluator(Path(__file__).parent / "script")
 options = {{name: name.capitalize() for name in {options!r}}}
@@ -276,7 +278,7 @@ class Case:
 
     async def tally(self, name: str) -> int:
         """One of the store's counts."""
-        return (await self.pipeline.store.read(tallies.all)).get(name, 0)
+        return (await self.pipeline.store.read(counters.all)).get(name, 0)
 
     async def discarded(self, name: str, before: int) -> None:
         """Wait until one more late word was discarded."""

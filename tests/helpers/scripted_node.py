@@ -6,9 +6,9 @@ from typing import Any
 
 import builders
 
-from facets.definitions import Definitions
-from facets.node import LOCAL, NOW, Caller, Check, Freshness, ReindexRequest
-from facets.selection import Selection
+from facetline.facets.backend import LOCAL, NOW, Caller, Check, Freshness, ReindexRequest
+from facetline.facets.definitions import Definitions
+from facetline.facets.search.selection import Selection
 
 ROWS_A_PAGE = 100
 DOCUMENT = {

@@ -13,7 +13,7 @@ import searched
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from facets.documents import Record
+from facetline.facets.documents import Record
 
 # An example here is several statements; a soak raises the profile's number, and so this one.
 fewer = settings(max_examples=settings.default.max_examples // 3)

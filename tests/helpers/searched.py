@@ -5,11 +5,11 @@ from typing import Any
 
 import builders
 
-from facets.definitions import Definition, Definitions
-from facets.documents import Record
-from facets.questions import boolean, choice, score
-from facets.selection import Selection, selection_of
-from facets.view import View
+from facetline.facets.definitions import Definition, Definitions
+from facetline.facets.documents import Record
+from facetline.facets.questions import boolean, choice, score
+from facetline.facets.search.selection import Selection, selection_of
+from facetline.facets.view.view import View
 
 TOPICS = ("other", "billing", 'it\'s "odd"', "日本")
 MOODS = ("calm", "angry")

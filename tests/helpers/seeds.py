@@ -8,7 +8,7 @@ import os
 import random
 
 VARIABLE = "FACETLINE_FAULT_SEED"
-DALLY_MOST_S = 1.0
+DALLY_MAX_S = 1.0
 
 
 def given() -> int | None:
@@ -25,4 +25,4 @@ def chance(*what: object) -> random.Random:
 async def dally(source: random.Random) -> None:
     """Wait for a random while in a soak, not at all otherwise."""
     if given() is not None:
-        await asyncio.sleep(source.uniform(0, DALLY_MOST_S))
+        await asyncio.sleep(source.uniform(0, DALLY_MAX_S))

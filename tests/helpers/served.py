@@ -17,7 +17,7 @@ from commands import Ended, Place, environment
 STOP_S = 20.0
 SERVE = """
 import contextlib, io, json, os, sys
-from streams.cli.main import main
+from facetline.streams.cli.main import main
 for line in sys.stdin:
     asked = json.loads(line)
     os.chdir(asked["folder"])

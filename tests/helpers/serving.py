@@ -14,9 +14,9 @@ import runtimes
 from commands import Place
 from runtimes import Site
 
-from facets.node import Caller, Right
-from streams.node import PipelineNode, open_node
-from streams.pipeline import Pipeline
+from facetline.facets.backend import Caller, Right
+from facetline.streams.pipeline import Pipeline
+from facetline.streams.serve.node import PipelineNode, open_node
 
 if TYPE_CHECKING:
     import subprocess

@@ -3,9 +3,9 @@
 import functools
 from typing import Any
 
-from facets.collections import define_collection
-from facets.definitions import Definition, definition_of
-from facets.questions import boolean, choice
+from facetline.facets.collections import define_collection
+from facetline.facets.definitions import Definition, definition_of
+from facetline.facets.questions import boolean, choice
 
 IDENTITY = {"kind": "sim", "model": "sim-1", "parameters": {}, "version": "1", "validator": "1"}
 COLLECTIONS = (("tickets", "tickets/*", False), ("notes", "notes/*", True))

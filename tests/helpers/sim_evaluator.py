@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from sim_promises import Call
 
-from evaluators.contract import Evaluated, Identity, Limits
-from facets.answers import BooleanAnswer, ChoiceAnswer
-from facets.errors import EvaluationFailed, EvaluatorMisconfigured, EvaluatorUnavailable
-from facets.questions import Question
+from facetline.evaluators.contract import Evaluated, Identity, Limits
+from facetline.facets.answers import BooleanAnswer, ChoiceAnswer
+from facetline.facets.errors import EvaluationFailed, EvaluatorMisconfigured, EvaluatorUnavailable
+from facetline.facets.questions import Question
 
 if TYPE_CHECKING:
     from sim_process import Process

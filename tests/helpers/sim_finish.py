@@ -9,9 +9,9 @@ from sim_log import PARTITIONS, TOPIC
 from sim_promises import Broken, holds
 from sim_store import SimStore, database
 
-from facets.selection import Selection
-from storage import feed
-from streams.follower import Follower
+from facetline.facets.search.selection import Selection
+from facetline.storage import feed
+from facetline.streams.views.follower import Follower
 
 if TYPE_CHECKING:
     from sim_world import World

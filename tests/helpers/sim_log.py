@@ -6,8 +6,8 @@ decodes bytes.
 
 from dataclasses import dataclass, field
 
-from storage.events import Raw
-from streams.log_reader import LogRecord, LogSlice
+from facetline.storage.log.events import Raw
+from facetline.streams.kafka.log_reader import LogRecord, LogSlice
 
 TOPIC = "documents"
 PARTITIONS = (0, 1)

@@ -11,13 +11,15 @@ from sim_plan import URIS, WRITES, Op
 from sim_process import WORKER_PACE, Process
 from sim_store import SimStore
 
-from facets import errors
-from storage import dead_letters, definitions, jobs
-from storage.engine import Tx
-from storage.events import Raw
-from streams import events
-from streams.events import Message
-from streams.write_worker import QUIET_S
+from facetline.facets import errors
+from facetline.storage import definitions
+from facetline.storage.db.engine import Tx
+from facetline.storage.jobs import jobs
+from facetline.storage.log import dead_letters
+from facetline.storage.log.events import Raw
+from facetline.streams.kafka.write_worker import QUIET_S
+from facetline.streams.wire import codec
+from facetline.streams.wire.codec import Message
 
 if TYPE_CHECKING:
     from sim_world import World
@@ -77,10 +79,10 @@ def send(world: "World", intent: Intent) -> bool:
 def _message(world: "World", intent: Intent) -> Message:
     named: dict[str, Any] = {"source": intent.source, "event_id": intent.id}
     if intent.kind == "delete":
-        return events.encode_delete(intent.uri, **named)
+        return codec.encode_delete(intent.uri, **named)
     state = None if intent.state is None else json.loads(intent.state)
     deadline_ms = world.now_ms() - 1000 if intent.bad == "expired" else None
-    message = events.encode_write(
+    message = codec.encode_write(
         intent.uri, body=intent.body, state=state, unless_equal=intent.unless_equal, deadline_ms=deadline_ms, **named
     )
     match intent.bad:
@@ -111,7 +113,7 @@ async def _redrive(world: "World", keeper: SimStore, op: Op) -> None:
     partition, place = at.partition, (at.incarnation, at.partition, at.offset)
     if world.loop.time() < world.log.down_until_s[partition]:
         return
-    message = events.redrive(letter)
+    message = codec.redrive(letter)
     intent = world.log.lives[partition][at.incarnation - 1].intents[at.offset]
     await keeper.write(dead_letters.mark_redriven, letter)
     again = replace(intent, origin=place)

@@ -11,16 +11,16 @@ from sim_evaluator import CALL_S, SimEvaluator
 from sim_log import PARTITIONS, TOPIC
 from sim_store import Killed, SimStore, away, database
 
-from facets import errors
-from streams.calls import Assignment, CallLimits
-from streams.events import Message
-from streams.log_reader import LogRecord, LogSlice
-from streams.publisher import Publisher
-from streams.reindex import Reindexer
-from streams.settings import KafkaSettings
-from streams.side_chain import SideChain
-from streams.transactions import Fenced
-from streams.write_worker import WriteWorker
+from facetline.facets import errors
+from facetline.streams.classify.call import Assignment, CallLimits
+from facetline.streams.classify.side_chain import SideChain
+from facetline.streams.kafka.log_reader import LogRecord, LogSlice
+from facetline.streams.kafka.publisher import Publisher
+from facetline.streams.kafka.transactions import Fenced
+from facetline.streams.kafka.write_worker import WriteWorker
+from facetline.streams.reindex.runner import Reindexer
+from facetline.streams.settings import KafkaSettings
+from facetline.streams.wire.codec import Message
 
 if TYPE_CHECKING:
     from sim_world import World

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 from sqlalchemy import event, pool
 
-from facets import errors
-from storage import engine, opening
+from facetline.facets import errors
+from facetline.storage.db import engine, opening
 
 
 class Killed(BaseException):

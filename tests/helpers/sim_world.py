@@ -22,9 +22,10 @@ from sim_process import LIMITS, Process
 from sim_promises import Broken, Promises
 from sim_store import SimStore, database
 
-from storage import definitions, positions
-from streams.events import Message
-from streams.reindex import UNANSWERED_PER_SLOT
+from facetline.storage import definitions
+from facetline.storage.log import positions
+from facetline.streams.reindex.runner import UNANSWERED_PER_SLOT
+from facetline.streams.wire.codec import Message
 
 START_MS = 1_800_000_000_000
 HESITATES = 0.04

@@ -9,20 +9,23 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from facets.definitions import Definition
-from facets.documents import Evaluation, parse_uri
-from facets.questions import choice
-from facets.states import schema_of_types
-from storage import definitions, engine, opening, queue, tables, writes
-from storage.events import Content, Event, Position, Raw
-from storage.publications import SetAside
+from facetline.facets.definitions import Definition
+from facetline.facets.documents import Evaluation, parse_uri
+from facetline.facets.questions import choice
+from facetline.facets.schema.states import schema_of_types
+from facetline.storage import definitions
+from facetline.storage.db import engine, models, opening
+from facetline.storage.log import apply
+from facetline.storage.log.events import Content, Event, Position, Raw
+from facetline.storage.publications import SetAside
+from facetline.storage.queue import queue
 
 TOPIC = "documents"
 FIRST = "f1"
 """The fingerprint that `defined` gives unless told otherwise."""
-DOCUMENTS = tables.DOCUMENTS
-ASIDE = tables.SET_ASIDE
-ITEMS = tables.JOB_ITEMS
+DOCUMENTS = models.DOCUMENTS
+ASIDE = models.SET_ASIDE
+ITEMS = models.JOB_ITEMS
 QUESTIONS = {"topic": choice(ask="What is it about?", options={"billing": "Money", "outage": "Something is down"})}
 
 
@@ -112,14 +115,14 @@ def written(uri: str, body: str) -> Event:
 
 def write(tx: engine.Tx, bodies: dict[str, str]) -> dict[str, int]:
     """Write documents; return their `indexed_as` by uri."""
-    applied = writes.append(tx, TOPIC, [written(uri, body) for uri, body in bodies.items()])
+    applied = apply.append(tx, TOPIC, [written(uri, body) for uri, body in bodies.items()])
     return {str(outcome.uri): int(outcome.indexed_as or 0) for outcome in applied.outcomes}
 
 
 def delete(tx: engine.Tx, *uris: str) -> None:
     """Delete documents."""
     gone = Content(None, None, blank=False, state=None, deleted=True, unless_equal=False)
-    writes.append(tx, TOPIC, [event(uri, gone) for uri in uris])
+    apply.append(tx, TOPIC, [event(uri, gone) for uri in uris])
 
 
 def claimed(tx: engine.Tx, *, slots: int = 100, owner: str = "one", **options: Any) -> queue.ClaimResult:

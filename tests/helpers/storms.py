@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from rig import LEASES_S, Rig
 from trials import Trial
 
-from facets import errors
-from storage.jobs import JobRequest
-from streams import failpoints, reindexing
+from facetline.facets import errors
+from facetline.storage.jobs.jobs import JobRequest
+from facetline.streams import failpoints
+from facetline.streams.reindex import requests
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 KEYS = [f"k{number:02d}" for number in range(16)]
 NAMES = ("one", "two")
-PAUSE_MOST_S = 0.8
+PAUSE_MAX_S = 0.8
 SILENCES: "tuple[Silence, ...]" = ("both", "requests", "answers", "commit", "committed")
 WORDS = ("", "", "", " hold=gate", " fail=bad", " away=gone")
 
@@ -110,7 +111,7 @@ class Storm:
         """Ask again, about all or about what is missing."""
         mode = self.random.choice(("force", "missing"))
         with contextlib.suppress(errors.Conflict, errors.TransientError):
-            await reindexing.start(self.trial.pipeline, JobRequest("tickets", self.trial.scope, mode))
+            await requests.start(self.trial.pipeline, JobRequest("tickets", self.trial.scope, mode))
 
     async def turn_a_file(self) -> None:
         """Let the evaluator hold, refuse or be away for some bodies, for a while."""
@@ -177,4 +178,4 @@ class Storm:
         return self.random.choice(NAMES)
 
     async def _pause(self) -> None:
-        await asyncio.sleep(self.random.uniform(0, PAUSE_MOST_S))
+        await asyncio.sleep(self.random.uniform(0, PAUSE_MAX_S))

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from folder_evaluator import FolderEvaluator
 
-from evaluators.contract import Evaluated, Limits
-from facets.answers import Answer, BooleanAnswer, ScoreAnswer
-from facets.questions import Boolean, Question, Score
+from facetline.evaluators.contract import Evaluated, Limits
+from facetline.facets.answers import Answer, BooleanAnswer, ScoreAnswer
+from facetline.facets.questions import Boolean, Question, Score
 
 MODULE = '''
 """The collection of the user stories."""
@@ -19,8 +19,8 @@ from pathlib import Path
 
 from support_evaluator import SupportEvaluator
 
-from facets.collections import define_collection
-from facets.questions import boolean, choice, score
+from facetline.facets.collections import define_collection
+from facetline.facets.questions import boolean, choice, score
 
 topics = {"billing": "Money", "bug": "Broken", "feature": "Wished for", "praise": "Thanks", "other": "None of these"}
 levels = ["cosmetic", "a nuisance", "annoying", "costs us money", "work is blocked"]

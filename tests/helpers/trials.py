@@ -19,10 +19,11 @@ import sqlalchemy as sa
 from polling import eventually
 from runtimes import ANSWERED_S, Case, Site
 
-from facets import errors
-from storage import engine, outcomes
-from storage.events import Outcome
-from streams.pipeline import Pipeline
+from facetline.facets import errors
+from facetline.storage.db import engine
+from facetline.storage.log import outcomes
+from facetline.storage.log.events import Outcome
+from facetline.streams.pipeline import Pipeline
 
 MARKS = tuple(f"m{number:02d}" for number in range(12))
 SETTLED_S = 60.0

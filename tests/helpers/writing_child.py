@@ -4,7 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from streams.local import open_local
+from facetline.streams.local import open_local
 
 
 async def main(folder: Path, first: int) -> None:

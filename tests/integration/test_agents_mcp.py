@@ -23,13 +23,13 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from polling import eventually
 
-from facets.agents import mounted
-from facets.agents.tools import EXTRAS
-from facets.api.application import application
-from facets.explorer import routes as explorer
-from storage import credentials, definitions
-from streams.node import PipelineNode
-from streams.pipeline import Pipeline
+from facetline.facets.agents import lazy_mcp
+from facetline.facets.agents.tools import EXTRAS
+from facetline.facets.api.application import application
+from facetline.facets.explorer import routes as explorer
+from facetline.storage import credentials, definitions
+from facetline.streams.pipeline import Pipeline
+from facetline.streams.serve.node import PipelineNode
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 TOKENS = {
@@ -75,7 +75,7 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
             node,
             loopback=True,
             observe=lambda method, route, status, _seconds: routes.append((method, route, status)),
-            parts=[mounted.part(allowed=EXTRAS), explorer.part],
+            parts=[lazy_mcp.part(allowed=EXTRAS), explorer.part],
         )
         async with listening.listening(app) as server:
             yield Served(pipeline, node, server.url, tokens, routes)

@@ -13,16 +13,16 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
-from facets.agents import mounted
-from facets.api.application import Part, application
+from facetline.facets.agents import lazy_mcp
+from facetline.facets.api.application import Part, application
 
 LISTED = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 HEADERS = {"accept": "application/json, text/event-stream"}
 STARTED = """
 import sys
-from facets.api.limits import Limits
-from streams import serving
-from streams.settings import Settings
+from facetline.facets.api.limits import Limits
+from facetline.streams.serve import app as serving
+from facetline.streams.settings import Settings
 serving._application(Settings(), None, loopback=True, limits=Limits())
 print("mcp" in sys.modules)
 """
@@ -37,7 +37,7 @@ def test_a_start_does_not_import_the_sdk():
 
 async def test_all_who_come_first_are_answered_and_nothing_is_left():
     """Requests that come while the endpoint is made are answered by it, one that goes away hinders none."""
-    gate = application(scripted_node.ScriptedNode(), loopback=True, parts=[mounted.part()])
+    gate = application(scripted_node.ScriptedNode(), loopback=True, parts=[lazy_mcp.part()])
     async with (
         gate.application.router.lifespan_context(gate.application),
         httpx.AsyncClient(transport=httpx.ASGITransport(gate), base_url="http://127.0.0.1", headers=HEADERS) as client,
@@ -55,7 +55,7 @@ async def test_all_who_come_first_are_answered_and_nothing_is_left():
     assert _making() == []
 
 
-class Breaking(mounted.MountedAgents):
+class Breaking(lazy_mcp.MountedAgents):
     """An endpoint whose surroundings break when told to, the first time; `made` counts how often it was made."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Breaking(mounted.MountedAgents):
 
     def _make(self) -> Part:
         self.made += 1
-        answer = Route(mounted.PATH, lambda _request: Response("answered"), methods=["POST"])
+        answer = Route(lazy_mcp.PATH, lambda _request: Response("answered"), methods=["POST"])
         return Part([answer], self._breaking if self.made == 1 else contextlib.nullcontext)
 
     @contextlib.asynccontextmanager
@@ -82,7 +82,7 @@ class Breaking(mounted.MountedAgents):
 async def test_an_endpoint_that_broke_is_made_anew():
     """After a fault that ends it, the next agent is answered by a new one."""
     endpoint = Breaking()
-    app = Starlette(routes=[Route(mounted.PATH, endpoint)])
+    app = Starlette(routes=[Route(lazy_mcp.PATH, endpoint)])
     async with (
         endpoint.running(),
         httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client,

@@ -13,15 +13,15 @@ import agent_site
 import pytest
 import pytest_asyncio
 
-from facets.agents import texts
-from facets.agents.replies import ToolReply
-from facets.agents.sources import NodeSource
-from facets.agents.toolbox import Toolbox, allowed_of
-from facets.agents.tools import EXTRAS
-from facets.errors import InvalidSettings
-from facets.node import LOCAL, Caller, Right
-from streams.node import PipelineNode
-from streams.pipeline import NewDocument, Pipeline
+from facetline.facets.agents import rendering
+from facetline.facets.agents.backends import NodeSource
+from facetline.facets.agents.replies import ToolReply
+from facetline.facets.agents.toolbox import Toolbox, allowed_of
+from facetline.facets.agents.tools import EXTRAS
+from facetline.facets.backend import LOCAL, Caller, Right
+from facetline.facets.errors import InvalidSettings
+from facetline.streams.pipeline import NewDocument, Pipeline
+from facetline.streams.serve.node import PipelineNode
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ALICE = Caller("alice-token", frozenset[Right]({"read", "write"}), "alice")
@@ -269,7 +269,7 @@ async def test_a_document_is_fenced(box: Toolbox):
     reply = await run(box, "get_document", uri="support/evil")
 
     body = agent_site.SUPPORT[-1][3]
-    before, fence, after = reply.text.partition(texts.UNTRUSTED)
+    before, fence, after = reply.text.partition(rendering.UNTRUSTED)
     assert "topic=bug 0.90" in before
     assert fence
     mark = after.strip().splitlines()[0].strip("<>")
@@ -301,7 +301,7 @@ async def test_long_documents_come_in_parts(box: Toolbox):
     assert "".join(parts) == body
     assert len(parts) > 1
     assert "go on with offset=" in texts_of_parts[0]
-    assert max(len(text.encode()) for text in texts_of_parts) <= texts.RESULT_BYTES_MAX
+    assert max(len(text.encode()) for text in texts_of_parts) <= rendering.RESULT_BYTES_MAX
     await run(box, "delete_document", uri="support/long")
 
 
@@ -316,8 +316,8 @@ async def test_long_results_are_shortened(pipeline: Pipeline, box: Toolbox):
         reply = await run(box, "search_notes", limit=50, scope="zoe", filter="doc_key <> 'last'", cursor=cursor)
         first = first or reply.text
         found += [hit["uri"] for hit in reply.content["hits"]]
-        assert texts.size_of(reply.content) <= texts.RESULT_BYTES_MAX
-        assert len(reply.text.encode()) <= texts.RESULT_BYTES_MAX
+        assert rendering.size_of(reply.content) <= rendering.RESULT_BYTES_MAX
+        assert len(reply.text.encode()) <= rendering.RESULT_BYTES_MAX
         cursor = reply.content["next_cursor"]
         if cursor is None:
             break

@@ -13,13 +13,13 @@ import judged
 import listening
 import pytest
 
-from facets import errors
-from facets.api.application import application
-from facets.client import AsyncClient
-from storage import dead_letters, writes
-from storage.events import Raw
-from streams import letters
-from streams.node import PipelineNode
+from facetline.facets import errors
+from facetline.facets.api.application import application
+from facetline.facets.client.client import AsyncClient
+from facetline.storage.log import apply, dead_letters
+from facetline.storage.log.events import Raw
+from facetline.streams.replay import dead_letters as letters
+from facetline.streams.serve.node import PipelineNode
 
 LATE = "support/late"
 
@@ -33,7 +33,7 @@ class Side:
     async def reject(self, raw: Raw | None = None, reason: str = "not_json", event_id: str = "e") -> int:
         """Make a dead letter and return its id."""
         event = judged.refused(reason=reason, event_id=event_id)
-        await self.node.pipeline.store.write(writes.append, "local", [replace(event, raw=raw or event.raw)])
+        await self.node.pipeline.store.write(apply.append, "local", [replace(event, raw=raw or event.raw)])
         found = await self.node.pipeline.store.read(dead_letters.listed, before=dead_letters.ID_MAX, limit=1)
         return found[0].id
 

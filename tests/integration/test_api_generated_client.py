@@ -17,7 +17,7 @@ import pytest
 import small_api
 from serving import ServeProcess
 
-from facets.api.application import ROUTES
+from facetline.facets.api.application import ROUTES
 
 NO_HOOKS = "post_hooks: []\n"
 """Nothing formats what is generated: it is imported, and thrown away."""

@@ -15,12 +15,12 @@ import serving
 from listening import Server, listening
 from loop_watch import watched
 
-from facets.agents import http as agents
-from facets.api import application
-from facets.api.call import Declared
-from facets.api.limits import Limits
-from facets.explorer import routes as explorer
-from facets.node import LOCAL
+from facetline.facets.agents import http as agents
+from facetline.facets.api import application
+from facetline.facets.api.limits import Limits
+from facetline.facets.api.routing import Declared
+from facetline.facets.backend import LOCAL
+from facetline.facets.explorer import routes as explorer
 
 HELD_MAX_S = 0.1
 BODY_BYTES = Limits().body_bytes - 1_000

@@ -16,11 +16,11 @@ import scripted_node
 from listening import Server, listening
 from polling import eventually
 
-from facets.agents import http as agents
-from facets.api.application import application
-from facets.api.limits import Limits
-from facets.api.protocol import HEAD_BYTES_MAX
-from facets.node import Caller
+from facetline.facets.agents import http as agents
+from facetline.facets.api.application import application
+from facetline.facets.api.limits import Limits
+from facetline.facets.api.protocol import HEAD_BYTES_MAX
+from facetline.facets.backend import Caller
 
 SHORT = Limits(
     request_s=0.3,

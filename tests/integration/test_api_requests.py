@@ -11,13 +11,13 @@ import httpx
 import pytest
 import scripted_node
 
-from facets import errors
-from facets.api import models, problem_types
-from facets.api.application import ROUTES, Part, application
-from facets.api.limits import Limits
-from facets.node import Freshness, ReindexRequest
-from facets.selection import Selection
-from storage import turns
+from facetline.facets import errors
+from facetline.facets.api import models, problem_types
+from facetline.facets.api.application import ROUTES, Part, application
+from facetline.facets.api.limits import Limits
+from facetline.facets.backend import Freshness, ReindexRequest
+from facetline.facets.search.selection import Selection
+from facetline.storage.jobs import decisions
 
 SEARCH = "/v1/collections/tickets/search"
 DOCUMENT = "/v1/documents/tickets/t1"
@@ -526,14 +526,14 @@ async def test_waiting_is_bounded_by_its_limits():
     """What the models take at most is what the limits say."""
     limits = Limits()
 
-    assert limits.timeout_s == models.TIMEOUT_MOST_S
-    assert limits.freshness_ms == models.FRESHNESS_MOST_MS
+    assert limits.timeout_s == models.TIMEOUT_MAX_S
+    assert limits.freshness_ms == models.FRESHNESS_MAX_MS
     assert limits.tokens == models.TOKENS_MAX
 
 
 def test_states_of_items_are_those_of_the_store():
     """A job's items can be asked for by every state that they have, and by no other."""
-    assert get_args(models.ItemState) == get_args(turns.ItemState)
+    assert get_args(models.ItemState) == get_args(decisions.ItemState)
 
 
 async def test_the_openapi_document_names_every_route(client: httpx.AsyncClient):

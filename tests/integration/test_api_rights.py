@@ -12,9 +12,9 @@ import pytest
 import scripted_node
 from structlog.testing import capture_logs
 
-from facets.api.application import ROUTES, application
-from facets.api.call import Declared
-from facets.node import RIGHTS, Caller
+from facetline.facets.api.application import ROUTES, application
+from facetline.facets.api.routing import Declared
+from facetline.facets.backend import RIGHTS, Caller
 
 ADDRESSES = {
     "uri:path": "tickets/t1",

@@ -17,8 +17,8 @@ from schemathesis import Case, GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from serving import ServeProcess
 
-from facets.api.application import ROUTES
-from facets.api.call import Declared
+from facetline.facets.api.application import ROUTES
+from facetline.facets.api.routing import Declared
 
 EXAMPLES = 200 if os.environ.get("FACETLINE_LARGE") else 5
 

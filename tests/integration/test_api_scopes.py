@@ -22,13 +22,13 @@ from polling import eventually
 from runtimes import Site
 from starlette.routing import Mount, Route
 
-from facets.agents import http as agents
-from facets.api.application import application
-from facets.api.gate import Gate
-from facets.explorer import routes as explorer
-from storage import credentials
-from streams.node import open_node
-from streams.pipeline import Pipeline
+from facetline.facets.agents import http as agents
+from facetline.facets.api.application import application
+from facetline.facets.api.middleware import Gate
+from facetline.facets.explorer import routes as explorer
+from facetline.storage import credentials
+from facetline.streams.pipeline import Pipeline
+from facetline.streams.serve.node import open_node
 
 ALICE, BOB, ADMIN = "flt_alice", "flt_bob", "flt_admin"
 URL = "http://127.0.0.1:8080"

@@ -15,12 +15,14 @@ import stored
 from alembic import command
 from alembic.config import Config
 
-from facets import errors
-from storage import backups, credentials, engine, opening, sqlite_files, tallies
+from facetline.facets import errors
+from facetline.storage import backups, counters, credentials
+from facetline.storage.db import engine, opening, sqlite_files
 
 HOLDING = """
 import asyncio, sys
-from storage import opening, tallies
+from facetline.storage.db import opening
+from facetline.storage import counters as tallies
 async def main():
     store = await opening.open_store(sys.argv[1])
     await store.write(tallies.add, "n", 100)
@@ -43,8 +45,8 @@ async def count(path: Path, *, add: int = 0) -> int:
     """Add to a number in the store and return it."""
     async with stored.opened(f"sqlite:///{path}") as store:
         if add:
-            await store.write(tallies.add, "n", add)
-        return (await store.read(tallies.all)).get("n", 0)
+            await store.write(counters.add, "n", add)
+        return (await store.read(counters.all)).get("n", 0)
 
 
 @contextlib.contextmanager
@@ -104,8 +106,8 @@ async def test_a_backup_is_one_moment_while_others_write(path: Path, tmp_path: P
         await store.write(lambda tx: tx.connection.exec_driver_sql(fill))
 
         def both(tx: engine.Tx) -> None:
-            tallies.add(tx, "a", 1)
-            tallies.add(tx, "b", 1)
+            counters.add(tx, "a", 1)
+            counters.add(tx, "b", 1)
 
         async def writing() -> int:
             written = 0
@@ -121,7 +123,7 @@ async def test_a_backup_is_one_moment_while_others_write(path: Path, tmp_path: P
         written = await others
 
     async with stored.opened(f"sqlite:///{tmp_path / 'copy.db'}") as copy:
-        found = await copy.read(tallies.all)
+        found = await copy.read(counters.all)
     assert written > 0
     assert found.get("a", 0) == found.get("b", 0) <= written
     assert [done for done, _ in seen] == sorted({done for done, _ in seen}), "it began again"

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from facets import errors
-from streams.blocking_pipeline import BlockingPipeline
-from streams.local import open_local
-from streams.pipeline import NewDocument, Pipeline, new_id
+from facetline.facets import errors
+from facetline.streams.blocking_pipeline import BlockingPipeline
+from facetline.streams.local import open_local
+from facetline.streams.pipeline import NewDocument, Pipeline, new_id
 
 CONFIG = """
 [evaluators.fixed]
@@ -58,7 +58,7 @@ def pipeline(folder: Path) -> Iterator[BlockingPipeline]:
 
 def script(folder: Path, text: str) -> "subprocess.Popen[str]":
     """Start a plain script there, with `p` open."""
-    opening = "from streams.local import open_local\np = open_local().open()\n"
+    opening = "from facetline.streams.local import open_local\np = open_local().open()\n"
     return subprocess.Popen(
         [sys.executable, "-c", opening + text],
         cwd=folder,

@@ -10,9 +10,13 @@ import pytest
 import sqlalchemy as sa
 import stored
 
-from facets import errors
-from storage import census, dead_letters, engine, feed, jobs, publications, queue, tallies, writes
-from storage.folding import Letter
+from facetline.facets import errors
+from facetline.storage import counters, feed, publications, store_stats
+from facetline.storage.db import engine
+from facetline.storage.jobs import jobs
+from facetline.storage.log import apply, dead_letters
+from facetline.storage.log.folding import Letter
+from facetline.storage.queue import queue
 
 # Takes minutes on any machine.
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {}) SELECT count(*) FROM n"
@@ -32,9 +36,9 @@ async def store(store_url: str, clock: stored.Clock) -> AsyncIterator[engine.Sto
         yield opened
 
 
-async def look(store: engine.Store) -> census.Glance:
+async def look(store: engine.Store) -> store_stats.StoreSummary:
     """Return a glance."""
-    return await store.read(census.glance, stored.TOPIC, "facets")
+    return await store.read(store_stats.glance, stored.TOPIC, "facets")
 
 
 def cleared_ms(tx: engine.Tx, uri: str) -> int:
@@ -49,7 +53,7 @@ async def test_a_glance_says_how_far_everything_has_come(store: engine.Store):
     await store.write(publications.elect, "facets", "me", 1_000)
     await store.write(publications.advance, "facets", "me", 3, start=0)
     await store.write(publications.set_aside, "facets", "notes/1", "too large", 1_000)
-    await store.write(tallies.add, "answers_discarded", 7)
+    await store.write(counters.add, "answers_discarded", 7)
     await store.write(jobs.create, "j1", jobs.JobRequest("notes", mode="force"))
     await store.write(jobs.create, "j2", jobs.JobRequest("mails", mode="force"))
     await store.write(jobs.cancel, "j2")
@@ -102,9 +106,9 @@ async def test_what_waits_is_counted(store: engine.Store):
     event = stored.event("notes/1", None)  # type: ignore[arg-type]
     letter = Letter(event, "not_json", "no", "decode", "open", 1)
     await store.write(dead_letters.store, [letter])
-    found = await store.read(census.waiting)
-    by_status = await store.read(census.by_status)
-    letters = await store.read(census.open_letters)
+    found = await store.read(store_stats.waiting)
+    by_status = await store.read(store_stats.by_status)
+    letters = await store.read(store_stats.open_letters)
     rows = (await store.read(stored.rows)).values()
 
     assert sum(found.claimed.values()) == sum(row["owner"] is not None for row in rows) == 2
@@ -126,16 +130,16 @@ async def test_crashes_are_counted_for_good(store: engine.Store, clock: stored.C
     await store.write(stored.claimed)
     await store.write(stored.write, {f"notes/{n}": "another" for n in range(3)})
 
-    assert (await look(store)).tallies[tallies.CRASHES] == 2
+    assert (await look(store)).tallies[counters.CRASHES] == 2
 
 
 async def test_duplicates_are_counted_for_good(store: engine.Store):
     """An event that was settled before and comes again is counted; the same uri under another id is not."""
     event = stored.written("notes/1", "x")
-    await store.write(writes.append, stored.TOPIC, [event, stored.written("notes/1", "x"), event])
-    await store.write(writes.append, stored.TOPIC, [event])
+    await store.write(apply.append, stored.TOPIC, [event, stored.written("notes/1", "x"), event])
+    await store.write(apply.append, stored.TOPIC, [event])
 
-    assert (await look(store)).tallies[tallies.DUPLICATES] == 2
+    assert (await look(store)).tallies[counters.DUPLICATES] == 2
 
 
 async def statements(store: engine.Store) -> dict[str, Any]:
@@ -148,7 +152,7 @@ async def statements(store: engine.Store) -> dict[str, Any]:
 
     sa.event.listen(store.engine, "before_cursor_execute", note)
     await look(store)
-    await store.read(census.waiting)
+    await store.read(store_stats.waiting)
     sa.event.remove(store.engine, "before_cursor_execute", note)
     return seen
 

@@ -18,12 +18,13 @@ import pytest
 import stored
 from model_replies import Reply
 
-from evaluators import models, validation
-from evaluators.chat import Chat
-from evaluators.chat_settings import Settings
-from evaluators.contract import Evaluated
-from evaluators.models import Connection
-from facets import errors, questions
+from facetline.evaluators import validation
+from facetline.evaluators.chat.evaluator import Chat
+from facetline.evaluators.chat.settings import Settings
+from facetline.evaluators.contract import Evaluated
+from facetline.evaluators.litellm_adapter import client
+from facetline.evaluators.litellm_adapter.client import Connection
+from facetline.facets import errors, questions
 
 KEY = "sk-chat-0123456789"
 VARIABLE = "FACETLINE_TEST_MODEL_KEY"
@@ -59,7 +60,7 @@ def server(shared: model_server.Server, monkeypatch: pytest.MonkeyPatch) -> mode
 async def _closed() -> Any:
     """Leave no connection of litellm's behind the test's loop."""
     yield
-    await models.close()
+    await client.close()
 
 
 def chat(server: model_server.Server, model: str = "openai/gpt-loopback", **settings: Any) -> Chat:

@@ -15,20 +15,14 @@ import model_server
 import pytest
 from model_replies import Reply
 
-from evaluators import (
-    chat_adapters,
-    chat_prompt,
-    chat_shapes,
-    chat_sheet,
-    models,
-    provider_requests,
-    validation,
-)
-from evaluators.chat import Chat
-from evaluators.chat_settings import Settings
-from evaluators.chat_shapes import Mode
-from evaluators.models import Connection
-from facets import errors, questions
+from facetline.evaluators import validation
+from facetline.evaluators.chat import adapters, prompt, question_codes, request_modes
+from facetline.evaluators.chat.evaluator import Chat
+from facetline.evaluators.chat.request_modes import Mode
+from facetline.evaluators.chat.settings import Settings
+from facetline.evaluators.litellm_adapter import client, provider_requests
+from facetline.evaluators.litellm_adapter.client import Connection
+from facetline.facets import errors, questions
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* using the `ReadOnly` qualifier:UserWarning")
 """pydantic says so of some types of litellm's, which are loaded for some providers only."""
@@ -111,7 +105,7 @@ def server(shared: model_server.Server, monkeypatch: pytest.MonkeyPatch) -> mode
 async def _closed() -> Any:
     """Leave no connection of litellm's behind the test's loop."""
     yield
-    await models.close()
+    await client.close()
 
 
 def chat(server: model_server.Server, model: str, **settings: Any) -> Chat:
@@ -201,7 +195,7 @@ async def test_an_adapter_sends_what_litellm_sends(server: model_server.Server, 
     evaluator = Chat(Connection(model, server.url, VARIABLE), Settings(), nonce=lambda: "0123456789abcdef")
     with pytest.raises(errors.PipelineError, match="that is all"):
         await evaluator.evaluate("The site is down.", ASKED, key="t1", deadline_s=PATIENCE_S)
-    litellm = await models.load()
+    litellm = await client.load()
     mode = evaluator.mode
     asked = evaluator._request(mode, evaluator._prompt(ASKED, "t1", letters=mode.with_letters), "The site is down.")
     where = {"api_base": server.url, "api_key": os.environ[VARIABLE]}
@@ -235,14 +229,14 @@ async def test_without_a_table_the_provider_is_asked_as_its_variable_says(model:
     variable, url = DEFAULT_PLACES[model]
     for name in (variable, "OPENAI_API_KEY"):
         monkeypatch.setenv(name, f"sk-{variable}")
-    litellm = await models.load()
-    adapter = chat_adapters.adapter_of(litellm, Connection(model))
+    litellm = await client.load()
+    adapter = adapters.adapter_of(litellm, Connection(model))
     assert adapter is not None
     place = adapter._place(None)
     assert place is not None
     known = {"api_base": place.api_base, "api_key": place.api_key, "custom_llm_provider": place.provider}
     messages = [{"role": "user", "content": "x"}]
-    to, headers, _ = provider_requests.request(chat_adapters._config(place), place, messages, {}, known)
+    to, headers, _ = provider_requests.request(adapters._config(place), place, messages, {}, known)
 
     assert to.partition("?")[0] == url
     assert any(f"sk-{variable}" in value for value in headers.values())
@@ -265,16 +259,16 @@ UNMOVED = {
 @pytest.mark.parametrize("model", UNMOVED)
 async def test_another_family_is_asked_in_its_form(model: str):
     """After what litellm refuses before sending is left out, the rest is what it would send."""
-    litellm = await models.load()
+    litellm = await client.load()
     name, provider, *_ = litellm.get_llm_provider(model)
     mode = Mode()
     for _ in range(8):
-        sheet = chat_sheet.sheet_of(ASKED, order=chat_sheet.fixed, letters=mode.with_letters, sure=False)
-        made = chat_shapes.request(mode, chat_prompt.prompt_of(sheet), body="b", nonce="n")
+        sheet = question_codes.sheet_of(ASKED, order=question_codes.fixed, letters=mode.with_letters, sure=False)
+        made = request_modes.request(mode, prompt.prompt_of(sheet), body="b", nonce="n")
         try:
             sent = litellm.get_optional_params(model=name, custom_llm_provider=provider, **made)
         except litellm.UnsupportedParamsError as error:
-            less = chat_shapes.without(mode, chat_shapes.refused_part(error, mode) or "")
+            less = request_modes.without(mode, request_modes.refused_part(error, mode) or "")
             assert less is not None
             mode = less
         else:

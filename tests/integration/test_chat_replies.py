@@ -22,12 +22,13 @@ import pytest
 from model_replies import Reply
 from polling import eventually
 
-from evaluators import models, validation
-from evaluators.chat import Chat
-from evaluators.chat_settings import Settings
-from evaluators.contract import Evaluated
-from evaluators.models import Connection
-from facets import errors, questions
+from facetline.evaluators import validation
+from facetline.evaluators.chat.evaluator import Chat
+from facetline.evaluators.chat.settings import Settings
+from facetline.evaluators.contract import Evaluated
+from facetline.evaluators.litellm_adapter import client
+from facetline.evaluators.litellm_adapter.client import Connection
+from facetline.facets import errors, questions
 
 KEY = "sk-reply-0123456789"
 VARIABLE = "FACETLINE_TEST_MODEL_KEY"
@@ -61,7 +62,7 @@ def server(shared: model_server.Server, monkeypatch: pytest.MonkeyPatch) -> mode
 async def _closed() -> Any:
     """Leave no connection behind the test's loop."""
     yield
-    await models.close()
+    await client.close()
 
 
 def chat(server: model_server.Server, model: str = "openai/my-deployment", **settings: Any) -> Chat:
@@ -521,10 +522,10 @@ async def test_the_bound_is_the_tables(server: model_server.Server):
 MEMORY = """
 import asyncio, os, resource, sys
 
-from evaluators import models
-from evaluators.chat import Chat
-from evaluators.models import Connection
-from facets import errors, questions
+from facetline.evaluators.litellm_adapter import client as models
+from facetline.evaluators.chat.evaluator import Chat
+from facetline.evaluators.litellm_adapter.client import Connection
+from facetline.facets import errors, questions
 
 ASKED = {"urgent": questions.boolean(ask="Is it urgent?")}
 

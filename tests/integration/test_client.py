@@ -14,12 +14,12 @@ import listening
 import pytest
 import pytest_asyncio
 
-from facets import errors
-from facets.agents import http
-from facets.agents.kit import AsyncTools, Tools
-from facets.agents.tools import EXTRAS
-from facets.api.application import application
-from facets.client import AsyncClient, Client
+from facetline.facets import errors
+from facetline.facets.agents import http
+from facetline.facets.agents.sdk import AsyncTools, Tools
+from facetline.facets.agents.tools import EXTRAS
+from facetline.facets.api.application import application
+from facetline.facets.client.client import AsyncClient, Client
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 T = TypeVar("T")

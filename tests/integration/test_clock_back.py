@@ -8,7 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 import stored
 
-from storage import census, engine, jobs, publications, queue, tallies, troubles
+from facetline.storage import counters, evaluator_outages, publications, store_stats
+from facetline.storage.db import engine
+from facetline.storage.jobs import jobs
+from facetline.storage.queue import queue
 
 HOUR_MS = 3_600_000
 LEASE_MS = 60_000
@@ -44,7 +47,7 @@ async def test_what_was_due_before_the_clock_went_back_is_due_now(store: engine.
 
     assert len(found.claims) == found.clock_corrections == 18
     assert {claim.crashes for claim in found.claims} == {0}
-    assert (await store.read(tallies.all))[tallies.CLOCK_CORRECTIONS] == 18
+    assert (await store.read(counters.all))[counters.CLOCK_CORRECTIONS] == 18
     assert row["cleared_ms"] == found.claims[0].asked_ms
 
 
@@ -97,9 +100,9 @@ async def test_an_age_is_never_0_while_something_waits(store: engine.Store, cloc
     await store.write(stored.write, {"notes/a": "text"})
     clock.shift_ms = 0
 
-    glance = await store.read(census.glance, "documents", TOPIC)
+    glance = await store.read(store_stats.glance, "documents", TOPIC)
 
-    assert census.age_ms(glance.now_ms, glance.oldest_ms["notes"]) > 0
+    assert store_stats.age_ms(glance.now_ms, glance.oldest_ms["notes"]) > 0
 
 
 async def test_leases_of_jobs_and_of_the_publisher_end(store: engine.Store, clock: stored.Clock):
@@ -134,12 +137,12 @@ async def test_what_was_set_aside_is_tried_again(store: engine.Store, clock: sto
 
 async def test_an_outage_reported_in_the_future_is_none_now(store: engine.Store, clock: stored.Clock):
     """A report of before the jump says nothing about now; one of a moment ago does, also when a second was lost."""
-    await store.write(troubles.tell, "triage", "timeout", "no answer", misconfigured=False, valid_ms=60_000)
-    before = await store.read(troubles.now, "triage")
+    await store.write(evaluator_outages.record, "triage", "timeout", "no answer", misconfigured=False, valid_ms=60_000)
+    before = await store.read(evaluator_outages.now, "triage")
     clock.shift_ms -= 1_000
-    a_second = await store.read(troubles.now, "triage")
+    a_second = await store.read(evaluator_outages.now, "triage")
     clock.shift_ms = 0
-    after = await store.read(troubles.now, "triage")
+    after = await store.read(evaluator_outages.now, "triage")
 
     assert (before is None, a_second is None, after) == (False, False, None)
 

@@ -7,8 +7,9 @@ import pytest
 import sqlalchemy as sa
 import stored
 
-from facets import errors
-from storage import credentials, engine, feed, generations, tables
+from facetline.facets import errors
+from facetline.storage import credentials, feed, generations
+from facetline.storage.db import engine, models
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ async def test_only_the_hash_is_stored(store: engine.Store):
     await made(store, "c1", token, "alice")
 
     def row(tx: engine.Tx) -> list[object]:
-        return list(tx.execute(sa.select(tables.CREDENTIALS)).one())
+        return list(tx.execute(sa.select(models.CREDENTIALS)).one())
 
     stored_ = await store.read(row)
     assert credentials.digest(token) in stored_
@@ -94,9 +95,9 @@ async def test_a_generation_that_is_counted_again_is_another_one(store: engine.S
 
     async def back(seen: generations.Generation) -> None:
         def restore(tx: engine.Tx) -> None:
-            tx.execute(sa.delete(tables.CREDENTIALS))
+            tx.execute(sa.delete(models.CREDENTIALS))
             values = {"credentials_generation": seen.number, "credentials_mark": seen.mark}
-            tx.execute(sa.update(tables.STORE).values(values))
+            tx.execute(sa.update(models.STORE).values(values))
 
         await store.write(restore)
 

@@ -7,8 +7,9 @@ import judged
 import pytest
 import stored
 
-from storage import dead_letters, engine, writes
-from storage.events import DeadLetter, Event, Raw
+from facetline.storage.db import engine
+from facetline.storage.log import apply, dead_letters
+from facetline.storage.log.events import DeadLetter, Event, Raw
 
 HARD = Raw(
     key=b"\x00\xff key",
@@ -28,7 +29,7 @@ async def store(store_url: str) -> AsyncIterator[engine.Store]:
 async def reject(store: engine.Store, *reasons: str) -> list[int]:
     """Append events that were rejected for these reasons; return the ids of all letters."""
     await store.write(
-        writes.append, "local", [judged.refused(reason=reason, event_id=f"{n}") for n, reason in enumerate(reasons)]
+        apply.append, "local", [judged.refused(reason=reason, event_id=f"{n}") for n, reason in enumerate(reasons)]
     )
     return [letter.id for letter in await store.read(dead_letters.find)]
 
@@ -36,7 +37,7 @@ async def reject(store: engine.Store, *reasons: str) -> list[int]:
 @pytest.mark.parametrize("raw", [HARD, Raw(None, None, (), None), Raw(b"", b"", (), 0)], ids=["hard", "null", "empty"])
 async def test_bytes_come_back_as_they_came(store: engine.Store, raw: Raw):
     """Key, value and headers are kept byte for byte, order and repeated names too; null is not empty."""
-    await store.write(writes.append, "local", [replace(judged.refused(), raw=raw)])
+    await store.write(apply.append, "local", [replace(judged.refused(), raw=raw)])
 
     [letter] = await store.read(dead_letters.find)
     assert letter.raw == raw
@@ -64,7 +65,7 @@ async def test_a_letter_is_marked_redriven_only_as_it_was_read(store: engine.Sto
     """A mark that comes after the event's next rejection, or after its success, does not hide the outcome."""
     await reject(store, "not_json", "not_json")
     first, second = await store.read(dead_letters.find)
-    await store.write(writes.append, "local", [_again(first), _again(second, mended=True)])
+    await store.write(apply.append, "local", [_again(first), _again(second, mended=True)])
 
     marked = [await store.write(dead_letters.mark_redriven, letter) for letter in (first, second)]
     [fresh] = await store.read(dead_letters.find)
@@ -87,7 +88,7 @@ async def test_unsent_letters_are_those_the_topic_does_not_have(store: engine.St
     sent = await store.write(dead_letters.mark_sent, page)
     rest = await store.read(dead_letters.unsent, 2)
 
-    await store.write(writes.append, "local", [_again(page[0])])
+    await store.write(apply.append, "local", [_again(page[0])])
 
     assert ([letter.id for letter in page], sent, [letter.id for letter in rest]) == (ids[:2], 2, ids[2:])
     unsent = await store.read(dead_letters.unsent)
@@ -98,7 +99,7 @@ async def test_a_letter_rejected_again_while_it_was_sent_stays_unsent(store: eng
     """What was put on the topic is the old rejection; the new one still has to go."""
     await reject(store, "not_json")
     page = await store.read(dead_letters.unsent)
-    await store.write(writes.append, "local", [_again(page[0])])
+    await store.write(apply.append, "local", [_again(page[0])])
 
     assert await store.write(dead_letters.mark_sent, page) == 0
     assert await store.write(dead_letters.mark_sent, []) == 0
@@ -114,7 +115,7 @@ async def test_discarded_letter_is_closed_for_good(store: engine.Store):
     closed = await store.write(dead_letters.discard, ids[:2], "bob")
     again = await store.write(dead_letters.discard, [*ids[:2], 0, 2**31, 2**63], "carol")
     marked = await store.write(dead_letters.mark_redriven, second)
-    await store.write(writes.append, "local", [_again(first, mended=True), _again(second)])
+    await store.write(apply.append, "local", [_again(first, mended=True), _again(second)])
 
     assert (closed, again, marked) == (ids[:2], [], False)
     assert [letter.id for letter in await store.read(dead_letters.find)] == ids[2:]
@@ -131,7 +132,7 @@ async def test_discarded_letter_is_closed_for_good(store: engine.Store):
 async def test_lists_are_small_in_both_directions(store: engine.Store):
     """Lists hold waiting letters alone, forwards or from the newest back, with a bounded key and no value."""
     large = replace(judged.refused(reason="not_json"), raw=Raw(b"k" * 5_000, b"v" * 100_000, (("h", b"x"),), 1))
-    await store.write(writes.append, "local", [large])
+    await store.write(apply.append, "local", [large])
     ids = await reject(store, "not_json", "too_large", "not_json")
     await store.write(dead_letters.discard, [ids[1]])
 

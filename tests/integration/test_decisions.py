@@ -17,11 +17,12 @@ import pytest
 from model_replies import Reply
 from polling import eventually
 
-from evaluators import models, validation
-from evaluators.contract import Evaluated
-from evaluators.decisions import Decisions
-from evaluators.models import Connection
-from facets import errors, questions
+from facetline.evaluators import validation
+from facetline.evaluators.contract import Evaluated
+from facetline.evaluators.decisions.evaluator import Decisions
+from facetline.evaluators.litellm_adapter import client
+from facetline.evaluators.litellm_adapter.client import Connection
+from facetline.facets import errors, questions
 
 KEY = "sk-decide-0123456789"
 VARIABLE = "FACETLINE_TEST_MODEL_KEY"
@@ -56,7 +57,7 @@ def server(shared: model_server.Server, monkeypatch: pytest.MonkeyPatch) -> mode
 async def _closed() -> Any:
     """Leave no connection of litellm's behind the test's loop."""
     yield
-    await models.close()
+    await client.close()
 
 
 def decisions(server: model_server.Server, form: str = "systemone", **more: Any) -> Decisions:
@@ -165,10 +166,10 @@ async def test_a_price_is_litellms_or_unknown(server: model_server.Server):
 )
 async def test_a_price_of_nothing_needs_a_list(model: str, told: float | None, cost: float | None):
     """Nought is believed of a model that has a price; what is no amount is unknown."""
-    await models.load()
+    await client.load()
 
     response = SimpleNamespace(hidden_params={"response_cost": told})
-    assert models.cost_of(response, Connection(model)) == cost
+    assert client.cost_of(response, Connection(model)) == cost
 
 
 async def test_a_confidence_is_found_in_any_namespace(server: model_server.Server):
@@ -368,7 +369,7 @@ async def test_a_silent_model_is_left_at_the_deadline(server: model_server.Serve
     server.plan = silence
 
     reasons = await asyncio.gather(*(reason(decisions(server), deadline_s=0.4) for _ in range(3)))
-    await models.close()
+    await client.close()
     assert reasons == ["timeout"] * 3
     assert server.counts["tickets/t1#3"] == 4
     await eventually(lambda: server.connections == 0 and server.running == 0)

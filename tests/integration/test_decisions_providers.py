@@ -10,10 +10,12 @@ import model_server
 import pytest
 from model_replies import Reply
 
-from evaluators import decision_wire, models, validation
-from evaluators.decisions import PROVIDERS, Decisions
-from evaluators.models import Connection
-from facets import questions
+from facetline.evaluators import validation
+from facetline.evaluators.decisions import protocol
+from facetline.evaluators.decisions.evaluator import PROVIDERS, Decisions
+from facetline.evaluators.litellm_adapter import client
+from facetline.evaluators.litellm_adapter.client import Connection
+from facetline.facets import questions
 
 VARIABLE, KEY = "FACETLINE_TEST_MODEL_KEY", "sk-decide-0123456789"
 BEARER = ("authorization", f"Bearer {KEY}")
@@ -79,7 +81,7 @@ def server() -> Iterator[model_server.Server]:
 @pytest.fixture(autouse=True)
 async def _closed() -> Any:
     yield
-    await models.close()
+    await client.close()
 
 
 @pytest.mark.parametrize("model", FAMILIES)
@@ -94,7 +96,7 @@ async def test_each_family_gets_its_request(server: model_server.Server, model: 
     path, about, (header, value) = FAMILIES[model]
     assert request.path == path
     assert request.headers[header] == value
-    if model.partition("/")[0] in decision_wire.OPENAI_FORM:
+    if model.partition("/")[0] in protocol.OPENAI_FORM:
         assert request.body == {**about, "input": BODY, "questions": LISTED}
     else:
         assert request.body == {**about, "state": BODY, "questions": MAPPED}
@@ -104,7 +106,7 @@ async def test_each_family_gets_its_request(server: model_server.Server, model: 
 
 async def test_our_list_of_providers_is_litellms():
     """A definition is checked without loading litellm, by a list of ours: it names those that litellm can ask."""
-    await models.load()
+    await client.load()
     from litellm.decisions import call
 
     assert set(call.supported_decisions_providers()) == PROVIDERS

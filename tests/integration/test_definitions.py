@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 import stored
 
-from facets import errors
-from facets.definitions import Definition
-from facets.questions import Question, boolean, choice, score
-from storage import definitions, engine, tallies
+from facetline.facets import errors
+from facetline.facets.definitions import Definition
+from facetline.facets.questions import Question, boolean, choice, score
+from facetline.storage import counters, definitions
+from facetline.storage.db import engine
 
 QUESTIONS: dict[str, Question] = {
     "topic": choice(ask="What is it about?", options={"outage": "Down", "billing": "Money"}),
@@ -136,6 +137,6 @@ async def test_activations_at_once_are_one_after_another(store: engine.Store):
 
 async def test_tallies_add_up(store: engine.Store):
     """Counts from everywhere are summed by name."""
-    await asyncio.gather(*(store.write(tallies.add, name, n) for name, n in (("a", 1), ("b", 5), ("a", 2))))
+    await asyncio.gather(*(store.write(counters.add, name, n) for name, n in (("a", 1), ("b", 5), ("a", 2))))
 
-    assert await store.read(tallies.all) == {"a": 3, "b": 5}
+    assert await store.read(counters.all) == {"a": 3, "b": 5}

@@ -7,8 +7,9 @@ import judged
 import pytest
 import stored
 
-from storage import documents, engine, positions
-from storage.events import Event
+from facetline.storage.db import engine
+from facetline.storage.log import documents, positions
+from facetline.storage.log.events import Event
 
 URI = applied.URI
 

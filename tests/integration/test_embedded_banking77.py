@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from evaluators import calibration, factory, validation
-from facets import collections
-from facets.answers import ChoiceAnswer
+from facetline.evaluators import factory, validation
+from facetline.evaluators.embedded import calibration
+from facetline.facets import collections
+from facetline.facets.answers import ChoiceAnswer
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "banking77"

@@ -13,8 +13,8 @@ import pytest
 from explored import COUNTS, TOTAL, UNANSWERED, Explored
 from html_page import Element, parse
 
-from facets import errors
-from streams.node import PipelineNode
+from facetline.facets import errors
+from facetline.streams.serve.node import PipelineNode
 
 PART = {"HX-Request": "true"}
 

@@ -12,8 +12,9 @@ import pytest
 from explored import Explored
 from html_page import Element, parse
 
-from storage import credentials, dead_letters, writes
-from storage.events import Raw
+from facetline.storage import credentials
+from facetline.storage.log import apply, dead_letters
+from facetline.storage.log.events import Raw
 
 ACTS = f"{explored.SCRIPT}\x1b[31m\u202eowned\u200b"
 PATHS = ("/-/dead-letters", "/-/dead-letters/1")
@@ -38,7 +39,7 @@ def client(page: Explored) -> Iterator[httpx.Client]:
 def _reject(page: Explored, reason: str = "not_json", message: str = "send JSON", raw: Raw | None = None) -> int:
     event = judged.refused(reason=reason, event_id=f"{reason}-{message}")
     event = replace(event, raw=raw or event.raw, message=message)
-    page.run(page.pipeline.store.write(writes.append, "local", [event]))
+    page.run(page.pipeline.store.write(apply.append, "local", [event]))
     found = page.run(page.pipeline.store.read(dead_letters.listed, before=dead_letters.ID_MAX, limit=1))
     return int(found[0].id)
 

@@ -9,9 +9,9 @@ import pytest
 from explored import Explored
 from html_page import Element, parse
 
-from facets.explorer import sessions
-from facets.node import Caller, Right
-from storage import credentials
+from facetline.facets.backend import Caller, Right
+from facetline.facets.explorer import sessions
+from facetline.storage import credentials
 
 Enter = Callable[[str], httpx.Client]
 

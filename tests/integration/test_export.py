@@ -19,9 +19,10 @@ import duckdb
 import pytest
 import searched
 
-from facets import errors, parquet, snapshots, tokens
-from facets.definitions import Definitions
-from facets.view import View
+from facetline.facets import errors, tokens
+from facetline.facets.definitions import Definitions
+from facetline.facets.export import parquet, snapshots
+from facetline.facets.view.view import View
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -289,9 +290,10 @@ import resource, sys
 from datetime import UTC, datetime
 from pathlib import Path
 import boxed, searched
-from facets import errors, parquet, snapshots
-from facets.definitions import Definitions
-from facets.view import View
+from facetline.facets import errors
+from facetline.facets.export import parquet, snapshots
+from facetline.facets.definitions import Definitions
+from facetline.facets.view.view import View
 
 folder = Path(sys.argv[1])
 view = View(store_id="store", exports=[folder])

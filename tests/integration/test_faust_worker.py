@@ -20,14 +20,15 @@ import sqlalchemy as sa
 import stored
 from polling import eventually
 
-from facets import errors
-from storage import dead_letters, documents, outcomes, positions
-from storage.engine import Store
-from streams import events, faust_worker, kafka_clients, log_reader, topics
-from streams.faust_worker import FaustWorker
-from streams.producer import Producer
-from streams.settings import KafkaSettings
-from streams.write_worker import WriteWorker
+from facetline.facets import errors
+from facetline.storage.db.engine import Store
+from facetline.storage.log import dead_letters, documents, outcomes, positions
+from facetline.streams.kafka import clients, consumer, log_reader, topics
+from facetline.streams.kafka.consumer import FaustWorker
+from facetline.streams.kafka.producer import Producer
+from facetline.streams.kafka.write_worker import WriteWorker
+from facetline.streams.settings import KafkaSettings
+from facetline.streams.wire import codec
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
@@ -62,11 +63,11 @@ async def consuming(settings: KafkaSettings, store: Store, **given: float) -> As
         yield worker
     finally:
         stop.set()
-        await asyncio.wait_for(running, faust_worker.STOP_LIMIT_S * 2)
+        await asyncio.wait_for(running, consumer.STOP_LIMIT_S * 2)
         await log.stop()
 
 
-def writes(count: int, body: str = "body") -> list[events.Message]:
+def writes(count: int, body: str = "body") -> list[codec.Message]:
     """Writes of as many documents."""
     return [kafka_topics.write(f"tickets/d{number}", body) for number in range(count)]
 
@@ -86,7 +87,7 @@ async def test_records_are_applied_and_acknowledged(
     monkeypatch.chdir(folder)
     await kafka_topics.transaction(settings, [kafka_topics.write("tickets/no", "no")], commit=False)
     await kafka_topics.odd_header(settings)
-    await kafka_topics.fill(settings, [*writes(20), events.encode_delete("tickets/d7", source="test", event_id="x")])
+    await kafka_topics.fill(settings, [*writes(20), codec.encode_delete("tickets/d7", source="test", event_id="x")])
     async with consuming(settings, store, commit_interval_s=0.2) as worker:
         await eventually(lambda: worker.partitions == {0, 1, 2}, deadline_s=30)
         await eventually(lambda: _total(store, 26), deadline_s=30)
@@ -225,7 +226,7 @@ async def test_a_topic_made_anew_while_consuming_goes_on(settings: KafkaSettings
 async def test_a_group_whose_offsets_lie_above_the_log_is_put_right(settings: KafkaSettings, store: Store):
     """Faust drops what lies below the group's offset: all is applied nevertheless, and delivered after a while."""
     topic = topics.topic_names(settings.topic_prefix).documents
-    arguments = kafka_clients.consumer_arguments(settings, group_id=settings.group_id)
+    arguments = clients.consumer_arguments(settings, group_id=settings.group_id)
     member = aiokafka.AIOKafkaConsumer(**arguments)
     await member.start()
     places = [aiokafka.TopicPartition(topic, partition) for partition in range(3)]
@@ -294,7 +295,7 @@ async def test_a_write_in_doubt_is_never_applied_however_late_it_lands(
         await producer.send(kafka_topics.write("tickets/d0", "first"), topic)
         await eventually(lambda: _all_bodies(store, 1, "first"), deadline_s=40)
         deadline = producer.deadline_ms()
-        doubtful = events.encode_write(
+        doubtful = codec.encode_write(
             "tickets/d0", body="doubtful", state=None, source="test", event_id="doubt", deadline_ms=deadline
         )
         broker.pause()
@@ -384,11 +385,11 @@ async def _keep_writing(settings: KafkaSettings, until: "asyncio.Task[None]") ->
 
 async def test_the_inbox_is_bounded_by_number_and_by_bytes():
     """A put waits while the inbox is full, and one event always fits, however large."""
-    record = log_reader.LogRecord(0, 0, kafka_topics.raw(events.Message(b"k", b"v")))
-    inbox = faust_worker.Inbox()
-    large = faust_worker.Delivered(None, record, faust_worker.INBOX_BYTES_MAX * 2)
+    record = log_reader.LogRecord(0, 0, kafka_topics.raw(codec.Message(b"k", b"v")))
+    inbox = consumer.Inbox()
+    large = consumer.Delivered(None, record, consumer.INBOX_BYTES_MAX * 2)
     await inbox.put(large)
-    blocked = asyncio.create_task(inbox.put(faust_worker.Delivered(None, record, 1)))
+    blocked = asyncio.create_task(inbox.put(consumer.Delivered(None, record, 1)))
     none_through = await asyncio.wait({blocked}, timeout=0.1)
     taken = await inbox.take(1.0)
     await asyncio.wait_for(blocked, 1.0)
@@ -402,20 +403,20 @@ async def test_the_inbox_is_bounded_by_number_and_by_bytes():
 
 async def test_batches_end_at_their_size():
     """A batch stops at its byte limit before its number limit."""
-    record = log_reader.LogRecord(0, 0, kafka_topics.raw(events.Message(b"k", b"v")))
-    inbox = faust_worker.Inbox()
+    record = log_reader.LogRecord(0, 0, kafka_topics.raw(codec.Message(b"k", b"v")))
+    inbox = consumer.Inbox()
     for _ in range(4):
-        await inbox.put(faust_worker.Delivered(None, record, faust_worker.BATCH_BYTES_MAX // 2))
+        await inbox.put(consumer.Delivered(None, record, consumer.BATCH_BYTES_MAX // 2))
 
     assert [len(await inbox.take(1.0)) for _ in range(2)] == [2, 2]
 
 
 def test_no_port_is_opened_and_help_stays_light():
     """The module does not load Faust until it runs."""
-    code = "import sys, streams.faust_worker; print(any(name == 'faust' for name in sys.modules))"
+    code = "import sys, facetline.streams.kafka.consumer; print(any(name == 'faust' for name in sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": str(Path(faust_worker.__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": str(Path(consumer.__file__).parents[1])},
         capture_output=True,
         text=True,
         check=True,

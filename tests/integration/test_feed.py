@@ -8,9 +8,11 @@ import pytest
 import sqlalchemy as sa
 import stored
 
-from facets import rows
-from facets.documents import Record
-from storage import engine, feed, writes
+from facetline.facets.documents import Record
+from facetline.facets.table import record_arrays
+from facetline.storage import feed
+from facetline.storage.db import engine
+from facetline.storage.log import apply
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -54,7 +56,7 @@ class Tail:
 async def test_record_carries_everything_but_the_body(store: engine.Store):
     """A record says what its document's row says, with the event that its content came from."""
     traced = dataclasses.replace(stored.written("notes/a", "text"), traceparent=TRACE)
-    await store.write(writes.append, stored.TOPIC, [traced])
+    await store.write(apply.append, stored.TOPIC, [traced])
     await store.write(stored.answer_all, (await store.write(stored.claimed)).claims, "outage")
 
     numbered = await store.write(feed.number)
@@ -128,7 +130,7 @@ async def test_pages_and_one_collection(store: engine.Store):
     mails = await store.read(feed.shown, 0, 100, "mails")
 
     assert pages == whole
-    assert mails == [rows.shown(record) for record in whole if record.collection == "mails"]
+    assert mails == [record_arrays.shown(record) for record in whole if record.collection == "mails"]
 
 
 async def test_end_never_goes_down(store: engine.Store):

@@ -8,9 +8,10 @@ import pytest
 import sqlalchemy as sa
 import stored
 
-from facets.selection import Selection
-from storage import engine, feed
-from streams.follower import Follower
+from facetline.facets.search.selection import Selection
+from facetline.storage import feed
+from facetline.storage.db import engine
+from facetline.streams.views.follower import Follower
 
 ALL = Selection(collection="notes")
 

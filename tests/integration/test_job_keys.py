@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator
 import pytest
 import stored
 
-from facets import errors
-from storage import engine, job_keys, jobs
-from storage.jobs import JobRequest
+from facetline.facets import errors
+from facetline.storage.db import engine
+from facetline.storage.jobs import jobs, request_keys
+from facetline.storage.jobs.jobs import JobRequest
 
 FORCE = JobRequest("notes", mode="force")
 DAY_MS = 24 * 60 * 60 * 1000
@@ -31,7 +32,7 @@ async def made(
     store: engine.Store, id_: str, key: str, request: JobRequest = FORCE, by: str = "c1"
 ) -> tuple[str, bool]:
     """Ask for a job under a key; return which one it is, and whether it was there before."""
-    job, joined = await store.write(job_keys.create, id_, request, by, key)
+    job, joined = await store.write(request_keys.create, id_, request, by, key)
     return job.id, joined
 
 
@@ -68,11 +69,11 @@ async def test_keys_are_forgotten_a_day_after_with_their_job_over(store: engine.
     """A day old key is forgotten when its job is over, and not before."""
     await made(store, "j1", "k1")
     clock.shift_ms = DAY_MS - 60_000
-    assert await store.write(job_keys.purge) == 0
+    assert await store.write(request_keys.purge) == 0
     clock.shift_ms = DAY_MS + 60_000
-    assert await store.write(job_keys.purge) == 0  # it runs
+    assert await store.write(request_keys.purge) == 0  # it runs
 
     await store.write(jobs.cancel, "j1")
 
-    assert await store.write(job_keys.purge) == 1
+    assert await store.write(request_keys.purge) == 1
     assert await made(store, "j2", "k1") == ("j2", False)

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 import stored
 
-from facets import errors
-from storage import candidates, definitions, engine, jobs, queue
+from facetline.facets import errors
+from facetline.storage import definitions
+from facetline.storage.db import engine
+from facetline.storage.jobs import jobs
+from facetline.storage.queue import due_documents, queue
 
 LEASE_MS = 60_000
 ME = "me"
@@ -213,7 +216,7 @@ async def test_job_asks_again_and_ends(store: engine.Store, clock: stored.Clock)
     for uri, row in cleared.items():
         assert (row["status"], row["facets"], row["feed_seq"]) == ("pending", None, None)
         assert row["version"] == row["indexed_as"] == before[uri]["version"] + 1
-        assert (row["revision"], row["lane"]) == (before[uri]["revision"], candidates.REINDEX)
+        assert (row["revision"], row["lane"]) == (before[uri]["revision"], due_documents.REINDEX)
         assert (row["calls_made"], row["memo_after_ms"]) == (0, job.created_ms)
     assert (last.state, job.state, job.finished_ms is not None) == ("succeeded", "succeeded", True)
     assert await store.read(jobs.progress, "j1") == {"reindexed": 4, "failed": 1}
@@ -312,7 +315,7 @@ async def test_awaited_answer_is_taken_over(store: engine.Store, clock: stored.C
     row = await store.read(stored.row, "notes/a")
 
     assert (turn.adopted, turn.cleared, last.state) == (1, 0, "succeeded")
-    assert (row["indexed_as"], row["calls_made"], row["lane"]) == (1, 1, candidates.LIVE)
+    assert (row["indexed_as"], row["calls_made"], row["lane"]) == (1, 1, due_documents.LIVE)
     assert await states(store) == {"notes/a": "reindexed"}
 
 

@@ -16,13 +16,14 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.record import default_records
 from polling import eventually
 
-from storage import dead_letters
-from storage.engine import Store
-from streams import batch_payloads, faust_worker, log_reader, recording, topics
-from streams.faust_worker import FaustWorker
-from streams.settings import KafkaSettings
-from streams.undecodable import Undecodable
-from streams.write_worker import WriteWorker
+from facetline.storage.db.engine import Store
+from facetline.storage.log import dead_letters
+from facetline.streams.kafka import batch_payloads, consumer, log_reader, topics
+from facetline.streams.kafka.consumer import FaustWorker
+from facetline.streams.kafka.write_worker import WriteWorker
+from facetline.streams.replay import recorder as recording
+from facetline.streams.settings import KafkaSettings
+from facetline.streams.wire.undecodable import Undecodable
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
@@ -56,7 +57,7 @@ async def consuming(settings: KafkaSettings, store: Store) -> AsyncIterator[Writ
         yield worker
     finally:
         stop.set()
-        await asyncio.wait_for(running, faust_worker.STOP_LIMIT_S * 2)
+        await asyncio.wait_for(running, consumer.STOP_LIMIT_S * 2)
         await log.stop()
 
 

@@ -15,8 +15,8 @@ from polling import eventually
 from runtimes import Site
 from secured_broker import SecuredBroker
 
-from facets import errors
-from streams import broker_probe, topics
+from facetline.facets import errors
+from facetline.streams.kafka import connection_check, topics
 
 pytestmark = [
     pytest.mark.kafka,
@@ -77,7 +77,7 @@ async def test_each_way_in_is_open(node: SecuredBroker, mechanism: str | None, t
 
     await topics.create_topics(settings)
 
-    assert await broker_probe.why_unreachable(settings) == ""
+    assert await connection_check.why_unreachable(settings) == ""
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,14 @@ import pytest
 import sqlalchemy as sa
 import stored
 
-from facets import errors, tokens
-from facets.node import NOW, Caller, Freshness, Right
-from facets.selection import Selection
-from storage import credentials, definitions, engine, feed, tables
-from streams import freshness, node_health
-from streams.live_views import LiveViews
+from facetline.facets import errors, tokens
+from facetline.facets.backend import NOW, Caller, Freshness, Right
+from facetline.facets.search.selection import Selection
+from facetline.storage import credentials, definitions, feed
+from facetline.storage.db import engine, models
+from facetline.streams.serve import health
+from facetline.streams.views import consistency
+from facetline.streams.views.live_views import LiveViews
 
 ALL = Selection(collection="notes")
 READER = Caller("reader", frozenset[Right]({"read"}))
@@ -117,7 +119,7 @@ async def test_a_search_asks_the_store_nothing(store: engine.Store):
     async with looking(counted) as views:
         before = counted.reads
 
-        await freshness.reached(views, counted, "notes", [], NOW.wait_ms, None)  # type: ignore[arg-type]
+        await consistency.reached(views, counted, "notes", [], NOW.wait_ms, None)  # type: ignore[arg-type]
         await found(views)
 
         assert counted.reads == before
@@ -133,13 +135,13 @@ async def test_searches_go_on_while_the_store_is_away(store: engine.Store):
             await views.look()
         held = [tokens.WriteToken(store.store_id, "notes/a", 1), tokens.FeedToken(store.store_id, 1)]
 
-        await freshness.reached(views, front, "notes", held, 10_000, None)  # type: ignore[arg-type]
+        await consistency.reached(views, front, "notes", held, 10_000, None)  # type: ignore[arg-type]
 
         assert await found(views) == ["notes/a"]
         assert views.problem == "away"
         later = [tokens.WriteToken(store.store_id, "notes/a", 2)]
         with pytest.raises(errors.NotCaughtUp, match="away"):
-            await freshness.reached(views, front, "notes", later, 50, None)  # type: ignore[arg-type]
+            await consistency.reached(views, front, "notes", later, 50, None)  # type: ignore[arg-type]
         front.away = False
         await views.look()
         assert views.problem is None
@@ -152,12 +154,12 @@ async def test_a_reader_never_goes_back_between_nodes(store: engine.Store):
         await ahead.look()
         async with ahead.using("notes") as live:
             token = (await ahead.read(live.view.search, ALL))["as_of"]["token"]
-        wanted = freshness.check(Freshness((token,)), READER, "facetline/api/reader", store.store_id)
+        wanted = consistency.check(Freshness((token,)), READER, "facetline/api/reader", store.store_id)
 
         with pytest.raises(errors.NotCaughtUp):
-            await freshness.reached(behind, store, "notes", wanted, 50, None)
+            await consistency.reached(behind, store, "notes", wanted, 50, None)
         await behind.look()
-        await freshness.reached(behind, store, "notes", wanted, 50, None)
+        await consistency.reached(behind, store, "notes", wanted, 50, None)
 
         assert await found(behind) == ["notes/a"]
 
@@ -178,9 +180,9 @@ async def test_what_changed_between_its_number_and_the_reading_is_waited_for(sto
         assert await found(views) == ["notes/b"]
 
         with pytest.raises(errors.NotCaughtUp):
-            await freshness.reached(views, front, "notes", wanted, 50, None)  # type: ignore[arg-type]
+            await consistency.reached(views, front, "notes", wanted, 50, None)  # type: ignore[arg-type]
         await views.look()
-        await freshness.reached(views, front, "notes", wanted, 50, None)  # type: ignore[arg-type]
+        await consistency.reached(views, front, "notes", wanted, 50, None)  # type: ignore[arg-type]
 
         assert await found(views) == ["notes/a", "notes/b"]
 
@@ -201,11 +203,11 @@ async def test_a_scopes_count_says_nothing_while_a_document_of_it_is_between(sto
         await views.look()
         mine, other = (tokens.ScopeToken(store.store_id, "scoped", scope, 1) for scope in "st")
 
-        await freshness.reached(views, front, "scoped", [other], 50, "t")  # type: ignore[arg-type]
+        await consistency.reached(views, front, "scoped", [other], 50, "t")  # type: ignore[arg-type]
         with pytest.raises(errors.NotCaughtUp):
-            await freshness.reached(views, front, "scoped", [mine], 50, "s")  # type: ignore[arg-type]
+            await consistency.reached(views, front, "scoped", [mine], 50, "s")  # type: ignore[arg-type]
         await views.look()
-        await freshness.reached(views, front, "scoped", [mine], 50, "s")  # type: ignore[arg-type]
+        await consistency.reached(views, front, "scoped", [mine], 50, "s")  # type: ignore[arg-type]
 
 
 async def test_a_document_that_never_stands_still_holds_up_what_is_after_it_alone(store: engine.Store):
@@ -288,12 +290,12 @@ async def test_a_scopes_token_waits_for_the_end_of_a_long_way(store: engine.Stor
     await store.write(stored.write, {"@s/scoped/a": "1"})
     async with looking(store) as views, views.using("scoped") as live:
         wanted = [tokens.ScopeToken(store.store_id, "scoped", "s", 1)]
-        await freshness.reached(views, store, "scoped", wanted, 50, "s")
+        await consistency.reached(views, store, "scoped", wanted, 50, "s")
 
         live.complete = False
 
         with pytest.raises(errors.NotCaughtUp) as told:
-            await freshness.reached(views, store, "scoped", wanted, 50, "s")
+            await consistency.reached(views, store, "scoped", wanted, 50, "s")
         assert "changes" not in told.value.message
 
 
@@ -339,9 +341,9 @@ async def test_as_many_changes_after_a_restore_are_other_changes(store: engine.S
         assert set(views.known.by_digest) == {gone}
 
         def restore(tx: engine.Tx) -> None:
-            tx.execute(sa.delete(tables.CREDENTIALS))
+            tx.execute(sa.delete(models.CREDENTIALS))
             values = {"credentials_generation": backed_up.number, "credentials_mark": backed_up.mark}
-            tx.execute(sa.update(tables.STORE).values(values))
+            tx.execute(sa.update(models.STORE).values(values))
 
         await store.write(restore)
         other = await make("made-after-the-restore")
@@ -376,14 +378,14 @@ async def test_a_view_that_stands_still_is_searched_and_told(store: engine.Store
                 views.end = await store.read(feed.end)
 
             assert await found(views) == ["notes/a"]
-            assert [check.level for check in node_health.alive(views, following=True, work_dead=[])] == ["ok", "ok"]
-            now_s[0] = node_health.STUCK_S + 1
-            assert [check.level for check in node_health.alive(views, following=True, work_dead=[])][1] == "failed"
+            assert [check.level for check in health.alive(views, following=True, work_dead=[])] == ["ok", "ok"]
+            now_s[0] = health.STUCK_S + 1
+            assert [check.level for check in health.alive(views, following=True, work_dead=[])][1] == "failed"
             assert not stuck.done()
         await stuck
 
         assert await found(views) == ["notes/a", "notes/b"]
-        assert [check.level for check in node_health.alive(views, following=True, work_dead=[])] == ["ok", "ok"]
+        assert [check.level for check in health.alive(views, following=True, work_dead=[])] == ["ok", "ok"]
 
 
 async def test_a_view_that_cannot_be_built_now_is_tried_again(store: engine.Store):
@@ -395,7 +397,7 @@ async def test_a_view_that_cannot_be_built_now_is_tried_again(store: engine.Stor
         front.away = True
         await asyncio.sleep(0)
         with pytest.raises(errors.NotCaughtUp):
-            await freshness.reached(views, front, "notes", [], 50, None)  # type: ignore[arg-type]
+            await consistency.reached(views, front, "notes", [], 50, None)  # type: ignore[arg-type]
         front.away = False
         await until(views, lambda: not views.unbuilt())
 
@@ -418,7 +420,7 @@ async def test_a_view_that_fails_in_any_way_is_built_again(store: engine.Store):
             front.instead[feed.shown] = fault
             now_s[0] += 60 * tries
             await until(views, lambda: feed.shown not in front.instead and not views._building)
-            check = node_health._view(views)
+            check = health._view(views)
             assert check.level == "failed"
             assert "(tried again: numpy cannot be imported)" in check.detail
         await views.look()
@@ -450,12 +452,12 @@ async def test_a_view_that_breaks_while_it_follows_is_replaced(store: engine.Sto
 
 def _restore(tx: engine.Tx, kept: str) -> None:
     """Leave one document, as the first of the feed: what a backup of then would hold."""
-    stores, documents = tables.STORE, stored.DOCUMENTS
+    stores, documents = models.STORE, stored.DOCUMENTS
     tx.execute(sa.delete(documents).where(documents.c.uri != kept))
     tx.execute(sa.update(documents).values(feed_seq=1))
     tx.execute(sa.update(stores).values(feed_seq=1))
 
 
 def _rename(tx: engine.Tx, store_id: str) -> None:
-    stores = tables.STORE
+    stores = models.STORE
     tx.execute(sa.update(stores).values(store_id=store_id))

@@ -11,10 +11,10 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.records_to_delete import RecordsToDelete
 from polling import eventually
 
-from facets import errors
-from storage.events import Raw
-from streams import kafka_clients, log_reader, topics
-from streams.settings import KafkaSettings
+from facetline.facets import errors
+from facetline.storage.log.events import Raw
+from facetline.streams.kafka import clients, log_reader, topics
+from facetline.streams.settings import KafkaSettings
 
 pytestmark = pytest.mark.kafka
 
@@ -36,7 +36,7 @@ async def log(settings: KafkaSettings) -> AsyncIterator[log_reader.KafkaLog]:
 
 
 async def _produce(settings: KafkaSettings, topic: str, values: list[bytes]) -> None:
-    producer = aiokafka.AIOKafkaProducer(**kafka_clients.producer_arguments(settings))
+    producer = aiokafka.AIOKafkaProducer(**clients.producer_arguments(settings))
     await producer.start()
     for value in values:
         await producer.send_and_wait(topic, value, key=b"k", headers=[("h", value[:9])])
@@ -45,7 +45,7 @@ async def _produce(settings: KafkaSettings, topic: str, values: list[bytes]) -> 
 
 async def _transaction(settings: KafkaSettings, topic: str, values: list[bytes], *, commit: bool) -> None:
     own = {"transactional_id": f"{topic}.test"}
-    producer = aiokafka.AIOKafkaProducer(**kafka_clients.producer_arguments(settings, **own))
+    producer = aiokafka.AIOKafkaProducer(**clients.producer_arguments(settings, **own))
     await producer.start()
     await producer.begin_transaction()
     for value in values:
@@ -120,7 +120,7 @@ async def test_an_open_transaction_is_not_readable(settings: KafkaSettings, log:
     """The end is the read-committed one: it stands still before a transaction that is still open."""
     await _produce(settings, log.topic, [b"a"])
     own = {"transactional_id": f"{log.topic}.open"}
-    producer = aiokafka.AIOKafkaProducer(**kafka_clients.producer_arguments(settings, **own))
+    producer = aiokafka.AIOKafkaProducer(**clients.producer_arguments(settings, **own))
     await producer.start()
     await producer.begin_transaction()
     await producer.send_and_wait(log.topic, b"b", key=b"k")
@@ -140,7 +140,7 @@ async def test_what_the_log_no_longer_has_reads_as_nothing_seen(settings: KafkaS
     """Below the log's start a slice ends where it began, and the bounds tell why."""
     await _produce(settings, log.topic, [b"a", b"b", b"c"])
     await log.read(0, 0, 1, records_max=1)
-    admin = AIOKafkaAdminClient(**kafka_clients.admin_arguments(settings))
+    admin = AIOKafkaAdminClient(**clients.admin_arguments(settings))
     await admin.start()
     await admin.delete_records({aiokafka.TopicPartition(log.topic, 0): RecordsToDelete(2)})
     await admin.close()
@@ -155,7 +155,7 @@ async def test_what_the_log_no_longer_has_reads_as_nothing_seen(settings: KafkaS
 
 async def test_records_of_the_largest_size_come_in_bounded_slices(settings: KafkaSettings, log: log_reader.KafkaLog):
     """Large records are all readable, and a slice stops growing at its byte limit rather than at its record limit."""
-    large = b"x" * (kafka_clients.RECORD_BYTES_MAX - 200)
+    large = b"x" * (clients.RECORD_BYTES_MAX - 200)
     await _produce(settings, log.topic, [large] * 7)
     part = await log.read(0, 0, 7, records_max=100)
     rest = await log.read(0, part.end, 7, records_max=100)

@@ -19,10 +19,10 @@ from folder_evaluator import Script
 from polling import eventually
 from serving import local_node, reader, writer
 
-from facets import tokens
-from facets.node import LOCAL, Caller
-from facets.selection import Selection, selection_of
-from streams.node import PipelineNode
+from facetline.facets import tokens
+from facetline.facets.backend import LOCAL, Caller
+from facetline.facets.search.selection import Selection, selection_of
+from facetline.streams.serve.node import PipelineNode
 
 READERS = 50
 RUN_S = 60.0 if os.environ.get("FACETLINE_LARGE") else 3.0

@@ -38,7 +38,7 @@ def test_a_view_and_the_model_start_at_once_in_every_fresh_process():
 def test_the_commands_help_imports_no_native_package():
     """`facetline --help` stays quick: what threads need is imported by commands that have such threads alone."""
     code = (
-        "import sys; from streams.cli import main\n"
+        "import sys; from facetline.streams.cli import main\n"
         "try: main.app(['--help'])\n"
         "except SystemExit: pass\n"
         "print([each for each in ('numpy', 'duckdb', 'onnxruntime', 'tokenizers', 'litellm') if each in sys.modules])"

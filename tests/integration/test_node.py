@@ -14,12 +14,12 @@ from folder_evaluator import Script
 from polling import eventually
 from serving import local_node, reader, writer
 
-from facets import errors, tokens
-from facets.node import LOCAL, Caller, Freshness, ReindexRequest, Right
-from facets.selection import selection_of
-from storage import credentials
-from streams.node import PipelineNode
-from streams.pipeline import Pipeline
+from facetline.facets import errors, tokens
+from facetline.facets.backend import LOCAL, Caller, Freshness, ReindexRequest, Right
+from facetline.facets.search.selection import selection_of
+from facetline.storage import credentials
+from facetline.streams.pipeline import Pipeline
+from facetline.streams.serve.node import PipelineNode
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

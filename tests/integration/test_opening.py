@@ -14,12 +14,13 @@ from alembic import autogenerate, command, script
 from alembic.config import Config
 from alembic.migration import MigrationContext
 
-from facets import errors
-from storage import engine, opening, spend, tables, tallies
+from facetline.facets import errors
+from facetline.storage import counters, usage_ledger
+from facetline.storage.db import engine, models, opening
 
 OPEN = """
 import asyncio, sys
-from storage import opening
+from facetline.storage.db import opening
 async def main():
     store = await opening.open_store(sys.argv[1])
     print(store.store_id, "alembic" in sys.modules)
@@ -147,13 +148,13 @@ async def test_the_steps_make_exactly_the_tables(new_store_url: str, tmp_path: P
             context = MigrationContext.configure(
                 connection, opts={"compare_type": True, "compare_server_default": True}
             )
-            differences = autogenerate.compare_metadata(context, tables.METADATA)
+            differences = autogenerate.compare_metadata(context, models.METADATA)
             migrated = schema(connection)
             connection.rollback()
             # The same from the classes, in place of the migrated one.
             connection.execute(sa.text("DROP TABLE alembic_version"))
-            tables.METADATA.drop_all(connection)
-            tables.METADATA.create_all(connection)
+            models.METADATA.drop_all(connection)
+            models.METADATA.create_all(connection)
             declared = schema(connection)
 
     assert differences == []
@@ -173,7 +174,7 @@ async def test_a_store_of_an_earlier_version_keeps_what_it_has(new_store_url: st
     old.dispose()
 
     async with stored.opened(new_store_url) as store:
-        found, spent = await store.read(tallies.all), await store.read(spend.by_collection)
+        found, spent = await store.read(counters.all), await store.read(usage_ledger.by_collection)
 
     assert (store.store_id, found, spent) == ("the-old-id", {"crashes": 3}, {})
 
@@ -208,11 +209,12 @@ def test_concurrent_sqlite_writers_lose_nothing(new_sqlite_url: str):
     """Processes that write to one file at once all get through, and no lock error surfaces."""
     work = (
         "import asyncio, sys\n"
-        "from storage import opening, tallies\n"
+        "from facetline.storage import counters\n"
+        "from facetline.storage.db import opening\n"
         "async def main():\n"
         "    store = await opening.open_store(sys.argv[1])\n"
         "    for _ in range(40):\n"
-        "        await store.write(tallies.add, 'n', 1)\n"
+        "        await store.write(counters.add, 'n', 1)\n"
         "    await store.close()\n"
         "asyncio.run(main())\n"
     )
@@ -245,15 +247,15 @@ async def test_what_sqlite_keeps_beside_the_file_is_missed_before_a_write_is_ack
     store = await opening.open_store(url)
     try:
         for _ in range(5):
-            await store.write(tallies.add, "n", 1)
+            await store.write(counters.add, "n", 1)
         take_away(Path(f"{path}{end}"), how)
         with pytest.raises(errors.StoreUnavailable, match=end):
-            await store.write(tallies.add, "n", 1)
+            await store.write(counters.add, "n", 1)
         if (how, end) == ("deleted", "-wal"):
             (tmp_path / "copy").mkdir()
             shutil.copy(path, tmp_path / "copy" / path.name)  # what a process that starts after a kill finds
             async with stored.opened(f"sqlite:///{tmp_path}/copy/{path.name}") as found:
-                assert (await found.read(tallies.all))["n"] == 5
+                assert (await found.read(counters.all))["n"] == 5
     finally:
         await store.close()
 
@@ -264,11 +266,11 @@ async def test_a_wal_that_is_deleted_during_a_write_is_missed(tmp_path: Path):
     store = await opening.open_store(f"sqlite:///{path}")
 
     def write(tx: engine.Tx) -> None:
-        tallies.add(tx, "n", 1)
+        counters.add(tx, "n", 1)
         Path(f"{path}-wal").unlink()
 
     try:
-        await store.write(tallies.add, "n", 1)
+        await store.write(counters.add, "n", 1)
         with pytest.raises(errors.StoreUnavailable, match="-wal"):
             await store.write(write)
     finally:

@@ -8,9 +8,10 @@ import judged
 import pytest
 import stored
 
-from storage import engine, positions, writes
-from storage.events import Batch
-from storage.positions import PositionState
+from facetline.storage.db import engine
+from facetline.storage.log import apply, positions
+from facetline.storage.log.events import Batch
+from facetline.storage.log.positions import PositionState
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ async def test_incarnations_of_a_partition_are_applied_separately(store: engine.
     await store.write(positions.new_incarnation, judged.TOPIC, 0, after=1, start_offset=0)
 
     event = judged.write("tickets/a", "y", event_id="other")
-    done = await store.write(writes.apply, [Batch(judged.TOPIC, 2, 0, 0, 1, (event,), (0,))])
+    done = await store.write(apply.apply, [Batch(judged.TOPIC, 2, 0, 0, 1, (event,), (0,))])
 
     assert [outcome.version for outcome in done.outcomes] == [2]
 

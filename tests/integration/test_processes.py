@@ -14,9 +14,11 @@ import stored
 from fake_evaluator import FakeEvaluator
 from polling import eventually
 
-from storage import engine, processes, queue, tables
-from streams import answering
-from streams.classifying import classifying
+from facetline.storage import processes
+from facetline.storage.db import engine, models
+from facetline.storage.queue import queue
+from facetline.streams.background import classifying
+from facetline.streams.monitor import answering
 
 HOUR_MS = 3_600_000
 
@@ -42,7 +44,7 @@ async def living(store: engine.Store) -> list[str]:
 
 def ids(tx: engine.Tx) -> list[str]:
     """Return the ids of all rows."""
-    return list(tx.execute(sa.select(tables.PROCESSES.c.id).order_by(tables.PROCESSES.c.id)).scalars())
+    return list(tx.execute(sa.select(models.PROCESSES.c.id).order_by(models.PROCESSES.c.id)).scalars())
 
 
 async def test_a_process_lives_as_long_as_it_renews_its_row(store: engine.Store, clock: stored.Clock):

@@ -8,10 +8,11 @@ import kafka_broker
 import pytest
 from aiokafka.partitioner import murmur2
 
-from facets import errors
-from streams import events, kafka_clients, log_reader, topics
-from streams.producer import Producer
-from streams.settings import KafkaSettings
+from facetline.facets import errors
+from facetline.streams.kafka import clients, log_reader, topics
+from facetline.streams.kafka.producer import Producer
+from facetline.streams.settings import KafkaSettings
+from facetline.streams.wire import codec
 
 pytestmark = pytest.mark.kafka
 
@@ -22,8 +23,8 @@ async def _made(bootstrap: str, prefix: str, partitions: int = 1) -> tuple[Kafka
     return settings, topics.topic_names(prefix).documents
 
 
-def _write(uri: str, event_id: str, deadline_ms: int | None = None) -> events.Message:
-    return events.encode_write(uri, body="text", state=None, source="test", event_id=event_id, deadline_ms=deadline_ms)
+def _write(uri: str, event_id: str, deadline_ms: int | None = None) -> codec.Message:
+    return codec.encode_write(uri, body="text", state=None, source="test", event_id=event_id, deadline_ms=deadline_ms)
 
 
 async def test_a_record_is_acknowledged_with_its_place_and_the_brokers_time(kafka_bootstrap: str, topic_prefix: str):
@@ -83,13 +84,13 @@ async def test_a_clock_that_is_behind_is_said_and_learned(kafka_bootstrap: str, 
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        (events.Message(b"k", b"x" * (kafka_clients.RECORD_BYTES_MAX + 1)), "too_large"),
-        (events.Message(b"k", b"x", (("\udcff", b"y"),)), "invalid_text"),
+        (codec.Message(b"k", b"x" * (clients.RECORD_BYTES_MAX + 1)), "too_large"),
+        (codec.Message(b"k", b"x", (("\udcff", b"y"),)), "invalid_text"),
     ],
     ids=["too large", "header name"],
 )
 async def test_a_record_that_no_topic_takes_is_refused_before_it_is_sent(
-    kafka_bootstrap: str, topic_prefix: str, message: events.Message, reason: str
+    kafka_bootstrap: str, topic_prefix: str, message: codec.Message, reason: str
 ):
     """Too large, or a header's name that is not UTF-8: refused by name, and the producer goes on."""
     settings, topic = await _made(kafka_bootstrap, topic_prefix)
@@ -107,13 +108,13 @@ async def test_a_record_that_the_broker_refuses_is_refused_by_name(kafka_bootstr
     """A topic with a smaller limit than ours refuses for good: no doubt is left, and the producer goes on."""
     settings, _ = await _made(kafka_bootstrap, topic_prefix)
     small = f"{topic_prefix}.small"
-    admin = topics.AIOKafkaAdminClient(**kafka_clients.admin_arguments(settings))
+    admin = topics.AIOKafkaAdminClient(**clients.admin_arguments(settings))
     await admin.start()
     await admin.create_topics([topics.NewTopic(small, 1, 1, topic_configs={"max.message.bytes": "1000"})])
     await admin.close()
     producer = Producer(settings)
     with pytest.raises(errors.InvalidEvent) as refused:
-        await producer.send(events.Message(b"k", b"x" * 5000), small)
+        await producer.send(codec.Message(b"k", b"x" * 5000), small)
     after = await producer.send(_write("tickets/t1", "e1"), small)
     await producer.stop()
 
@@ -197,9 +198,7 @@ async def test_writes_go_on_after_the_broker_was_killed(broker: kafka_broker.Bro
             except errors.TransientError:
                 continue
     await producer.stop()
-    consumer = aiokafka.AIOKafkaConsumer(
-        topic, **kafka_clients.consumer_arguments(settings, auto_offset_reset="earliest")
-    )
+    consumer = aiokafka.AIOKafkaConsumer(topic, **clients.consumer_arguments(settings, auto_offset_reset="earliest"))
     await consumer.start()
     found = [dict((await asyncio.wait_for(consumer.getone(), 10)).headers)["ce_id"] for _ in range(2)]
     await consumer.stop()

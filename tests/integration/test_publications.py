@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 import stored
 
-from storage import engine, publications
+from facetline.storage import publications
+from facetline.storage.db import engine
 
 TOPIC = "facets"
 LEASE_MS = 10_000

@@ -13,12 +13,16 @@ import sqlalchemy as sa
 import stored
 from polling import eventually
 
-from storage import dead_letters, definitions, positions, publications, queue, writes
-from storage.engine import Store
-from storage.events import Batch, Position, Raw
-from streams import events, failpoints, kafka_clients, topics, transactions
-from streams.publisher import LEASE_MS, Publisher
-from streams.settings import KafkaSettings
+from facetline.storage import definitions, publications
+from facetline.storage.db.engine import Store
+from facetline.storage.log import apply, dead_letters, positions
+from facetline.storage.log.events import Batch, Position, Raw
+from facetline.storage.queue import queue
+from facetline.streams import failpoints
+from facetline.streams.kafka import clients, topics, transactions
+from facetline.streams.kafka.publisher import LEASE_MS, Publisher
+from facetline.streams.settings import KafkaSettings
+from facetline.streams.wire import codec
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
@@ -159,11 +163,11 @@ async def test_a_sender_that_was_asleep_is_fenced_by_its_successor(settings: Kaf
     old = transactions.TransactionalSender(settings, f"{topic}.fence")
     new = transactions.TransactionalSender(settings, f"{topic}.fence")
     await old.connect()
-    await old.send(topic, [events.Message(b"k", b"1")])
+    await old.send(topic, [codec.Message(b"k", b"1")])
     await new.connect()
     with pytest.raises(transactions.Fenced):
-        await old.send(topic, [events.Message(b"k", b"stale")])
-    await new.send(topic, [events.Message(b"k", b"2")])
+        await old.send(topic, [codec.Message(b"k", b"stale")])
+    await new.send(topic, [codec.Message(b"k", b"2")])
     await new.close()
     found = await kafka_topics.contents(settings, topic, 3, deadline_s=3)
 
@@ -334,8 +338,8 @@ def _reject(tx: Any, topic: str, raws: list[Raw]) -> None:
     """Put records that cannot be applied into the store, as the write worker does."""
     positions.first_seen(tx, topic, 0, 0)
     _, active = definitions.active(tx)
-    judged = tuple(events.decode(raw, Position(topic, 1, 0, offset), active) for offset, raw in enumerate(raws))
-    writes.apply(tx, [Batch(topic, 1, 0, 0, len(raws), judged, tuple(range(len(raws))))])
+    judged = tuple(codec.decode(raw, Position(topic, 1, 0, offset), active) for offset, raw in enumerate(raws))
+    apply.apply(tx, [Batch(topic, 1, 0, 0, len(raws), judged, tuple(range(len(raws))))])
 
 
 async def _no_letters(store: Store) -> bool:
@@ -367,12 +371,12 @@ async def test_readers_that_do_not_wait_for_commits_are_the_only_ones_that_see_a
     topic = facets_of(settings)
     sender = transactions.TransactionalSender(settings, f"{topic}.abort")
     await sender.connect()
-    large = events.Message(b"k", b"x" * (kafka_clients.DEAD_LETTER_BYTES_MAX + 1))
+    large = codec.Message(b"k", b"x" * (clients.DEAD_LETTER_BYTES_MAX + 1))
     with pytest.raises(transactions.Unsendable) as refused:
-        await sender.send(topic, [events.Message(b"k", b"first"), large])
+        await sender.send(topic, [codec.Message(b"k", b"first"), large])
     if not sender.connected:
         await sender.connect()
-    await sender.send(topic, [events.Message(b"k", b"second")])
+    await sender.send(topic, [codec.Message(b"k", b"second")])
     await sender.close()
     found = await kafka_topics.contents(settings, topic, 2, deadline_s=3)
 

@@ -7,7 +7,9 @@ import judged
 import pytest
 import stored
 
-from storage import candidates, engine, queue, writes
+from facetline.storage.db import engine
+from facetline.storage.log import apply
+from facetline.storage.queue import due_documents, queue
 
 LEASE_MS = 60_000
 
@@ -28,7 +30,7 @@ async def store(store_url: str, clock: stored.Clock) -> AsyncIterator[engine.Sto
 
 def to_reindex_lane(tx: engine.Tx, *uris: str) -> None:
     """Move documents to the lane of reindex jobs, as a turn does."""
-    tx.execute(stored.DOCUMENTS.update().where(stored.DOCUMENTS.c.uri.in_(uris)).values(lane=candidates.REINDEX))
+    tx.execute(stored.DOCUMENTS.update().where(stored.DOCUMENTS.c.uri.in_(uris)).values(lane=due_documents.REINDEX))
 
 
 def uris(result: queue.ClaimResult) -> list[str]:
@@ -107,7 +109,10 @@ async def test_reindex_lane_keeps_its_share(store: engine.Store):
     second = await store.write(stored.claimed, slots=10, reindex_slots_min=2)
 
     lanes = [[claim.lane for claim in each.claims] for each in (first, second)]
-    assert lanes == [[candidates.LIVE] * 9 + [candidates.REINDEX], [candidates.LIVE] * 9 + [candidates.REINDEX]]
+    assert lanes == [
+        [due_documents.LIVE] * 9 + [due_documents.REINDEX],
+        [due_documents.LIVE] * 9 + [due_documents.REINDEX],
+    ]
 
 
 async def test_expired_lease_is_taken_over_and_recorded(store: engine.Store, clock: stored.Clock):
@@ -293,7 +298,7 @@ async def test_unanswered_are_those_whose_write_still_waits(store: engine.Store)
     await store.write(stored.write, {"notes/a": "1", "notes/b": "2", "notes/c": "3", "notes/d": " "})
     claims = (await store.write(stored.claimed, slots=1)).claims
     await store.write(stored.answer_all, claims)
-    await store.write(writes.append, "local", [replace(judged.write("notes/b", "rewritten"), source="other", id="o")])
+    await store.write(apply.append, "local", [replace(judged.write("notes/b", "rewritten"), source="other", id="o")])
 
     assert before == 0
     assert await store.read(queue.unanswered, "test") == 1
@@ -308,7 +313,7 @@ async def test_failed_are_those_whose_write_was_given_up(store: engine.Store):
     gone = [queue.Failed(each.uri, each.indexed_as, each.attempt, reason, why) for reason, why, each in told]
     await store.write(queue.fail, gone)
     rewritten = replace(judged.write(others[0].uri, "rewritten"), source="other", id="o")
-    await store.write(writes.append, "local", [rewritten])
+    await store.write(apply.append, "local", [rewritten])
 
     assert await store.read(queue.failed, "test") == [("refused", 2, "no"), ("too_long", 1, "long")]
     assert await store.read(queue.failed, "other") == []

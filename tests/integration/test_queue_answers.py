@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 import stored
 
-from storage import engine, queue, serial, tallies
+from facetline.storage import counters
+from facetline.storage.db import engine, json_rows
+from facetline.storage.queue import queue
 
 LEASE_MS = 60_000
 
@@ -58,9 +60,9 @@ async def test_answer_is_stored_with_all_that_is_known_of_it(store: engine.Store
     assert settled == queue.Settled((("notes/a", claim.indexed_as),), ())
     assert (row["status"], row["fingerprint"], row["version"]) == ("indexed", stored.FIRST, claim.indexed_as + 1)
     assert row["indexed_as"] == claim.indexed_as
-    assert serial.loads(row["facets"])["topic"]["choice"] == "outage"
-    evaluation = serial.loads(row["evaluation"])
-    assert serial.moment(row["classified_ms"]).isoformat().startswith(evaluation["classified_at"][:22])
+    assert json_rows.loads(row["facets"])["topic"]["choice"] == "outage"
+    evaluation = json_rows.loads(row["evaluation"])
+    assert json_rows.moment(row["classified_ms"]).isoformat().startswith(evaluation["classified_at"][:22])
     assert (row["owner"], row["lease_until_ms"], row["due_ms"], row["feed_seq"]) == (None, None, None, None)
     assert (row["calls_made"], row["retries"], row["crashes"]) == (1, 0, 0)
 
@@ -75,7 +77,7 @@ async def test_answer_about_an_older_body_is_discarded(store: engine.Store):
 
     assert settled == queue.Settled((), (("notes/a", old.indexed_as),))
     assert await store.read(stored.row, "notes/a") == before
-    assert (await store.read(tallies.all))["answers_discarded"] == 1
+    assert (await store.read(counters.all))["answers_discarded"] == 1
 
 
 async def test_answer_from_an_earlier_life_is_discarded(store: engine.Store):
@@ -218,7 +220,7 @@ async def test_end_of_a_lost_claim_changes_nothing(
 
     assert settled == queue.Settled((), (("notes/a", old.indexed_as),))
     assert await store.read(stored.row, "notes/a") == before
-    assert (await store.read(tallies.all))[tally] == 1
+    assert (await store.read(counters.all))[tally] == 1
 
 
 @END

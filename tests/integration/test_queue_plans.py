@@ -11,7 +11,10 @@ import pytest
 import sqlalchemy as sa
 import stored
 
-from storage import engine, feed, jobs, memo, processes, queue
+from facetline.storage import feed, processes
+from facetline.storage.db import engine
+from facetline.storage.jobs import jobs
+from facetline.storage.queue import answer_cache, queue
 
 LARGE = ("documents", "bodies", "memo", "job_items")
 # What may be read from end to end: indexes that hold little, or of which a limit or the question itself needs all.
@@ -57,7 +60,7 @@ async def work(store: engine.Store) -> None:
     await store.write(jobs.fill, "filtered", 10, ["notes/1"])
     await store.write(stored.answer_all, (await store.write(stored.claimed)).claims)
     await store.write(stored.write, {"notes/1": "rewritten"})
-    await store.write(memo.prune, 3, 5)
+    await store.write(answer_cache.prune, 3, 5)
     await store.write(processes.beat, "me", "worker")
     await store.read(processes.answering)
 

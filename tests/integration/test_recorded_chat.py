@@ -12,9 +12,9 @@ import model_server
 import pytest
 from model_replies import Reply
 
-from evaluators import models
-from streams import wiring
-from streams.settings import load_settings
+from facetline.evaluators.litellm_adapter import client
+from facetline.streams import wiring
+from facetline.streams.settings import load_settings
 
 KEY = "sk-recorded-0123456789"
 VARIABLE = "FACETLINE_TEST_MODEL_KEY"
@@ -66,7 +66,7 @@ async def test_a_model_is_replayed_without_its_provider(tmp_path: Path, monkeypa
         monkeypatch.setenv(VARIABLE, KEY)
         live = await answered(tmp_path, "record", BODIES)
         address = server.url.rpartition("//")[2]
-    await models.close()
+    await client.close()
     monkeypatch.delenv(VARIABLE)
     replayed = await answered(tmp_path, "replay", {**BODIES, "t4": "Never recorded"})
     text = (tmp_path / "calls.ndjson").read_text()

@@ -16,11 +16,14 @@ import kafka_topics
 import pytest
 from commands import Place, finish, interrupt
 
-from facets.errors import BrokerUnavailable, InvalidQuery
-from streams import event_files, events, recording, topics
-from streams.event_files import Line, Recorded
-from streams.events import Message
-from streams.settings import KafkaSettings
+from facetline.facets.errors import BrokerUnavailable, InvalidQuery
+from facetline.streams.files import kcat as event_files
+from facetline.streams.files.kcat import Line, Recorded
+from facetline.streams.kafka import topics
+from facetline.streams.replay import recorder as recording
+from facetline.streams.settings import KafkaSettings
+from facetline.streams.wire import codec
+from facetline.streams.wire.codec import Message
 
 pytestmark = pytest.mark.kafka
 
@@ -200,7 +203,7 @@ def test_without_a_broker_there_is_nothing_to_record(tmp_path: Path):
 async def test_types_of_events_are_known_to_both(kafka_bootstrap: str, topic_prefix: str):
     """What stands in a real topic is judged for replay as it was: a broker's time is on every line."""
     settings = await kafka_topics.make(kafka_bootstrap, topic_prefix)
-    late = events.encode_write("tickets/a", body="x", state=None, source="s", event_id="1", deadline_ms=1_000)
+    late = codec.encode_write("tickets/a", body="x", state=None, source="s", event_id="1", deadline_ms=1_000)
     await kafka_topics.fill(settings, [late])
     (found,) = await read(settings)
     told = json.loads(event_files.encode(found))

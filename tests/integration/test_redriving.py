@@ -8,12 +8,14 @@ import builders
 import pytest
 import stored
 
-from facets.documents import EventReason
-from facets.errors import InvalidEvent
-from storage import definitions, engine, events, writes
-from streams import events as wire
-from streams import redriving
-from streams.pipeline import Sent
+from facetline.facets.documents import EventReason
+from facetline.facets.errors import InvalidEvent
+from facetline.storage import definitions
+from facetline.storage.db import engine
+from facetline.storage.log import apply, events
+from facetline.streams.pipeline import Sent
+from facetline.streams.replay import redrive
+from facetline.streams.wire import codec as wire
 
 
 @dataclass
@@ -48,10 +50,10 @@ async def test_letter_that_cannot_be_sent_holds_no_other_up(store: engine.Store)
     active = (await store.read(definitions.active))[1]
     raws = [builders.raw(key=f"notes/{n}", value="{") for n in range(3)]
     bad = [wire.decode(raw, events.Position("", 0, 0, n), active) for n, raw in enumerate(raws)]
-    await store.write(writes.append, stored.TOPIC, bad)
+    await store.write(apply.append, stored.TOPIC, bad)
     sender: Any = Sender(store, b"notes/1")
 
-    told = await redriving.redrive(sender, ids=[], reason="not_json")
+    told = await redrive.redrive(sender, ids=[], reason="not_json")
 
     assert sender.sent == [b"notes/0", b"notes/2"]
     assert [(each["outcome"], each["reason"]) for each in told] == [

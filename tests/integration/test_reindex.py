@@ -20,10 +20,11 @@ from chains import QUICK
 from fake_evaluator import FakeEvaluator, Held
 from polling import eventually
 
-from facets.errors import EvaluationFailed
-from storage import engine, jobs
-from streams import failpoints
-from streams.reindex import LEASE_S, UNANSWERED_PER_SLOT
+from facetline.facets.errors import EvaluationFailed
+from facetline.storage.db import engine
+from facetline.storage.jobs import jobs
+from facetline.streams import failpoints
+from facetline.streams.reindex.runner import LEASE_S, UNANSWERED_PER_SLOT
 
 CHILD = Path(chains.__file__).with_name("chain_child.py")
 LEASES_MS = int((LEASE_S + QUICK.call_s + QUICK.lease_margin_s) * 1000)

@@ -14,17 +14,19 @@ from typing import Any
 import pytest
 from polling import eventually
 
-from facets.documents import EventReason
-from facets.errors import InvalidEvent
-from storage import dead_letters, definitions, outcomes, positions
-from storage import documents as documents_
-from storage.events import Outcome, Raw
-from streams import event_files, replaying
-from streams import events as wire
-from streams.event_files import Line, Recorded, Refusal
-from streams.local import open_local
-from streams.pacing import Pace
-from streams.pipeline import Pipeline, Sent
+from facetline.facets.documents import EventReason
+from facetline.facets.errors import InvalidEvent
+from facetline.storage import definitions
+from facetline.storage.log import dead_letters, outcomes, positions
+from facetline.storage.log import documents as documents_
+from facetline.storage.log.events import Outcome, Raw
+from facetline.streams.files import kcat
+from facetline.streams.files.kcat import Line, Recorded, Refusal
+from facetline.streams.local import open_local
+from facetline.streams.pipeline import Pipeline, Sent
+from facetline.streams.replay import replayer
+from facetline.streams.replay.pacing import Pace
+from facetline.streams.wire import codec as wire
 
 TOPIC = "shop.documents.v1"
 CONFIG = """
@@ -102,10 +104,10 @@ def raw(message: wire.Message, number: int) -> Raw:
     return Raw(message.key, message.value, message.headers, LATE_MS + 1_000 * number)
 
 
-async def replay(pipeline: Pipeline, recorded: Sequence[Line | Refusal], **given: Any) -> replaying.Tally:
+async def replay(pipeline: Pipeline, recorded: Sequence[Line | Refusal], **given: Any) -> replayer.Tally:
     """Replay lines."""
     active = given.pop("active", None) or await pipeline.definitions()
-    return await replaying.Replay(pipeline, active, **given).run(iter(recorded))
+    return await replayer.Replay(pipeline, active, **given).run(iter(recorded))
 
 
 async def documents(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
@@ -156,7 +158,7 @@ async def test_a_store_that_saw_the_events_takes_none(tmp_path: Path, forgotten:
 
 async def _answered(pipeline: Pipeline) -> None:
     async def look() -> bool:
-        return await replaying.pending(pipeline, {"tickets"}) == 0
+        return await replayer.pending(pipeline, {"tickets"}) == 0
 
     await eventually(look, deadline_s=20, what="nothing waits for an answer")
 
@@ -181,7 +183,7 @@ async def test_what_was_too_late_stays_too_late(tmp_path: Path):
         tally = await replay(pipeline, lines([late, good]))
         document = await pipeline.store.read(documents_.get, "tickets/a")
         missing = await pipeline.store.read(documents_.get, "tickets/b")
-    sent = replaying.judge(lines([good])[0].recorded, 1, await _active(tmp_path))  # type: ignore[union-attr]
+    sent = replayer.judge(lines([good])[0].recorded, 1, await _active(tmp_path))  # type: ignore[union-attr]
 
     assert [(number, reason.split(":")[0]) for number, reason in tally.refused] == [(1, "expired")]
     assert document is not None
@@ -199,7 +201,7 @@ async def test_events_keep_their_bytes_and_say_where_they_stood(tmp_path: Path):
     active = await _active(tmp_path)
     again = wire.Message(b"tickets/a", b'{"body": "x"}', ((wire.ORIGIN_HEADER, b"other/2/3/4"), ("own", b"\xff")))
     plain = wire.Message(b"tickets/a", b'{"body": "x"}', (("own", b"\xff"),))
-    first, second = (replaying.judge(Recorded(TOPIC, 5, 6, raw(each, 1)), 7, active) for each in (plain, again))
+    first, second = (replayer.judge(Recorded(TOPIC, 5, 6, raw(each, 1)), 7, active) for each in (plain, again))
 
     assert first.message == wire.Message(
         b"tickets/a", b'{"body": "x"}', (("own", b"\xff"), (wire.ORIGIN_HEADER, b"shop.documents.v1/7/5/6"))
@@ -211,16 +213,14 @@ async def test_events_keep_their_bytes_and_say_where_they_stood(tmp_path: Path):
 
 async def test_bad_lines_are_refused_and_their_neighbours_sent(tmp_path: Path):
     """Damaged lines, dead letters, facets records and what a worker would reject are told by line; the rest arrives."""
-    good = [event_files.encode(each.recorded) for each in lines(history()) if isinstance(each, Line)]
+    good = [kcat.encode(each.recorded) for each in lines(history()) if isinstance(each, Line)]
     letter = wire.Message(b"tickets/a", b"1", ((f"{wire.ERROR_HEADER}topic", b"x"),))
     facets = wire.Message(b"tickets/a", b"{}", (("ce_type", wire.FACETS.encode()),))
     unknown = wire.Message(b"nobodys/a", b'{"body": "x"}')
-    odd = [
-        event_files.encode(Recorded(TOPIC, 1, at, raw(each, 1))) for at, each in enumerate((letter, facets, unknown))
-    ]
+    odd = [kcat.encode(Recorded(TOPIC, 1, at, raw(each, 1))) for at, each in enumerate((letter, facets, unknown))]
     text = "".join([good[0], "{\n", odd[0], *good[1:3], odd[1], odd[2], *good[3:]])
     async with opened(tmp_path / "bad") as pipeline, opened(tmp_path / "good") as wanted:
-        tally = await replay(pipeline, list(event_files.read(io.BytesIO(text.encode()))))
+        tally = await replay(pipeline, list(kcat.read(io.BytesIO(text.encode()))))
         await replay(wanted, lines(history()))
 
         assert await documents(pipeline) == await documents(wanted)
@@ -236,7 +236,7 @@ async def test_bad_lines_are_refused_and_their_neighbours_sent(tmp_path: Path):
 async def test_without_a_pipeline_lines_are_only_judged(tmp_path: Path):
     """A dry run counts what would be sent and what would be refused."""
     bad = Refusal(11, "no record")
-    tally = await replaying.Replay(None, await _active(tmp_path)).run(iter([*lines(history()), bad]))
+    tally = await replayer.Replay(None, await _active(tmp_path)).run(iter([*lines(history()), bad]))
 
     assert (tally.sent, tally.applied, tally.refused) == (10, 0, [(11, "no record")])
 

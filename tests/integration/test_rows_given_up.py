@@ -14,12 +14,12 @@ import pytest
 from polling import eventually
 from serving import local_node
 
-from facets.api import row_streams
-from facets.node import LOCAL
-from facets.selection import selection_of
-from streams.live import Live
-from streams.live_views import LiveViews
-from streams.node import PipelineNode
+from facetline.facets.api import row_streams
+from facetline.facets.backend import LOCAL
+from facetline.facets.search.selection import selection_of
+from facetline.streams.serve.node import PipelineNode
+from facetline.streams.views.live_view import Live
+from facetline.streams.views.live_views import LiveViews
 
 NOTES = selection_of({"collection": "notes"})
 

@@ -7,9 +7,9 @@ from typing import Any
 import documented
 import pytest
 
-from facets.errors import InvalidDefinition, InvalidEvent, StoreUnavailable
-from streams.running_pipeline import RunningPipeline, of_its_own
-from streams.settings import Settings, load_settings
+from facetline.facets.errors import InvalidDefinition, InvalidEvent, StoreUnavailable
+from facetline.streams.settings import Settings, load_settings
+from facetline.streams.testing.running_pipeline import RunningPipeline, of_its_own
 
 
 def settings(folder: Path, **given: Any) -> Settings:

@@ -17,11 +17,12 @@ from chains import QUICK
 from fake_evaluator import FakeEvaluator, Held, Strict, said
 from polling import eventually
 
-from evaluators.contract import Evaluated
-from facets.answers import ChoiceAnswer
-from facets.errors import EvaluationFailed, EvaluatorMisconfigured, EvaluatorUnavailable
-from facets.questions import Question
-from storage import engine, tallies
+from facetline.evaluators.contract import Evaluated
+from facetline.facets.answers import ChoiceAnswer
+from facetline.facets.errors import EvaluationFailed, EvaluatorMisconfigured, EvaluatorUnavailable
+from facetline.facets.questions import Question
+from facetline.storage import counters
+from facetline.storage.db import engine
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ async def test_a_late_answer_to_a_rewritten_document_is_discarded(store: engine.
     found = await chains.row(store, "tickets/t1")
 
     assert (choice_of(found), found["indexed_as"]) == ("outage", newest["t1"])
-    assert (await store.read(tallies.all))["answers_discarded"] == 1
+    assert (await store.read(counters.all))["answers_discarded"] == 1
 
 
 async def test_an_answer_that_comes_before_the_second_call_is_discarded(store: engine.Store):

@@ -16,9 +16,10 @@ from chains import QUICK
 from fake_evaluator import FakeEvaluator, Held
 from polling import eventually
 
-from storage import engine, tallies
-from streams import failpoints
-from streams.side_chain import SideChain
+from facetline.storage import counters
+from facetline.storage.db import engine
+from facetline.streams import failpoints
+from facetline.streams.classify.side_chain import SideChain
 
 LEASE_MS = int((QUICK.call_s + QUICK.lease_margin_s) * 1000)
 CHILD = Path(chains.__file__).with_name("chain_child.py")
@@ -204,7 +205,7 @@ async def test_the_first_valid_answer_wins(store: engine.Store, clock: stored.Cl
 
     assert '"billing"' in found["facets"]
     assert (found["calls_made"], found["crashes"]) == (2, 1)
-    assert (await store.read(tallies.all))["answers_discarded"] == 1
+    assert (await store.read(counters.all))["answers_discarded"] == 1
 
 
 async def test_a_late_failure_of_an_old_claim_is_discarded(store: engine.Store, clock: stored.Clock):

@@ -20,9 +20,9 @@ import pytest
 import sqlalchemy as sa
 from polling import eventually
 
-from facets import errors
-from storage import engine, opening, postgres
-from storage.daemon_threads import DaemonThreads
+from facetline.facets import errors
+from facetline.storage.db import engine, opening, postgres
+from facetline.storage.db.daemon_threads import DaemonThreads
 
 pytestmark = pytest.mark.postgres
 LIMIT_S = 1.0
@@ -199,7 +199,7 @@ def test_a_blocked_thread_does_not_hold_the_interpreter():
     """A process ends although one of the store's threads is blocked in a socket."""
     script = """
         import socket, threading
-        from storage.daemon_threads import DaemonThreads
+        from facetline.storage.db.daemon_threads import DaemonThreads
         ours, theirs = socket.socketpair()
         started = threading.Event()
         def block():

@@ -19,13 +19,22 @@ from chains import QUICK
 from fake_evaluator import FakeEvaluator, Held, said
 from polling import eventually
 
-from evaluators.contract import Evaluated, Limits
-from facets.answers import ChoiceAnswer
-from facets.errors import EvaluationFailed, EvaluatorMisconfigured, EvaluatorUnavailable, Spent, StoreUnavailable
-from storage import budgets, engine, jobs, spend, troubles
-from streams import standstill
-from streams.calls import CallLimits
-from streams.classifying import classifying
+from facetline.evaluators.contract import Evaluated, Limits
+from facetline.facets.answers import ChoiceAnswer
+from facetline.facets.errors import (
+    EvaluationFailed,
+    EvaluatorMisconfigured,
+    EvaluatorUnavailable,
+    Spent,
+    StoreUnavailable,
+)
+from facetline.storage import evaluator_outages, usage_ledger
+from facetline.storage.db import engine
+from facetline.storage.jobs import jobs
+from facetline.storage.queue import daily_budget
+from facetline.streams.background import classifying
+from facetline.streams.classify import availability
+from facetline.streams.classify.call import CallLimits
 
 PRICE_USD = 0.25
 ASKED = Evaluated({"topic": ChoiceAnswer(choice="nobody offered this")}, "fake-2", "test", {"input_tokens": 7}, 0.5)
@@ -49,7 +58,7 @@ async def store(store_url: str, clock: stored.Clock) -> AsyncIterator[engine.Sto
 async def to_midnight_ms(store: engine.Store) -> int:
     """Return how long it is until the next day begins for the store."""
     now_ms = await store.read(lambda tx: tx.now_ms)
-    return spend.next_day_ms(now_ms) - now_ms
+    return usage_ledger.next_day_ms(now_ms) - now_ms
 
 
 async def write(store: engine.Store, **bodies: str) -> dict[str, int]:
@@ -57,14 +66,14 @@ async def write(store: engine.Store, **bodies: str) -> dict[str, int]:
     return await store.write(stored.write, {f"tickets/{name}": body for name, body in bodies.items()})
 
 
-async def ledger(store: engine.Store) -> dict[str, spend.Spent]:
+async def ledger(store: engine.Store) -> dict[str, usage_ledger.Spent]:
     """Return the ledger's sums by model."""
-    return dict(await store.read(spend.totals, "model"))
+    return dict(await store.read(usage_ledger.totals, "model"))
 
 
-async def total(store: engine.Store) -> spend.Spent:
+async def total(store: engine.Store) -> usage_ledger.Spent:
     """Return the ledger's sum."""
-    return (await store.read(spend.today_by_evaluator)).get("fake", spend.Spent())
+    return (await store.read(usage_ledger.today_by_evaluator)).get("fake", usage_ledger.Spent())
 
 
 async def test_every_kind_of_call_that_cost_is_charged(store: engine.Store):
@@ -80,10 +89,10 @@ async def test_every_kind_of_call_that_cost_is_charged(store: engine.Store):
         await chains.settled(store)
 
     assert await ledger(store) == {
-        "fake-1": spend.Spent(3, 0, 9, 0, 3 * PRICE_USD),  # fine, and the second calls about retried and down
-        "fake-2": spend.Spent(1, 0, 7, 0, 0.5),
-        "fake-3": spend.Spent(1, 0, 0, 5, 0.125),
-        "fake": spend.Spent(1, 1, 9, 0, 0.0),
+        "fake-1": usage_ledger.Spent(3, 0, 9, 0, 3 * PRICE_USD),  # fine, and the second calls about retried and down
+        "fake-2": usage_ledger.Spent(1, 0, 7, 0, 0.5),
+        "fake-3": usage_ledger.Spent(1, 0, 0, 5, 0.125),
+        "fake": usage_ledger.Spent(1, 1, 9, 0, 0.0),
     }
     assert chain.stats.cost_usd["fake"] == pytest.approx(3 * PRICE_USD + 0.625)
     assert (chain.stats.tokens["fake", "input"], chain.stats.tokens["fake", "output"]) == (25, 5)
@@ -101,7 +110,7 @@ async def test_an_answer_that_came_too_late_was_paid_for(store: engine.Store):
         first.release()
         await eventually(lambda: chain.stats.discarded == 1)
 
-    assert await ledger(store) == {"fake-1": spend.Spent(2, 0, 6, 0, 2 * PRICE_USD)}
+    assert await ledger(store) == {"fake-1": usage_ledger.Spent(2, 0, 6, 0, 2 * PRICE_USD)}
 
 
 async def test_a_call_whose_end_nobody_heard_has_an_unknown_cost(store: engine.Store):
@@ -144,7 +153,7 @@ async def test_an_evaluator_that_is_free_costs_nothing(store: engine.Store):
     async with chains.running(store, evaluator):
         await chains.settled(store)
 
-    assert await total(store) == spend.Spent(1, 0, 3, 0, 0.0)
+    assert await total(store) == usage_ledger.Spent(1, 0, 3, 0, 0.0)
 
 
 class Unheard(engine.Store):
@@ -258,7 +267,7 @@ async def _has_ended(store: engine.Store, job_id: str) -> bool:
 async def test_a_limit_is_over_all_processes_and_passed_by_calls_under_way_alone(store: engine.Store):
     """Two processes with eight calls at once each: known prices keep them to the limit; a raised one lets them go."""
     evaluator = FakeEvaluator(0.02)
-    await store.write(spend.charge, spend.Bill("before", "answer", (charge_of(1),)))
+    await store.write(usage_ledger.charge, usage_ledger.UsageBatch("before", "answer", (charge_of(1),)))
     await write(store, **{f"t{number}": f"body {number}" for number in range(40)})
     limits = replace(QUICK, max_usd_per_day=3.0)
     async with (
@@ -274,9 +283,9 @@ async def test_a_limit_is_over_all_processes_and_passed_by_calls_under_way_alone
     assert spent.calls == round(spent.cost_usd / PRICE_USD)
 
 
-def charge_of(number: int) -> spend.Charge:
+def charge_of(number: int) -> usage_ledger.UsageEntry:
     """A call at the usual price."""
-    return spend.Charge(number, "tickets", "fake", "fake-1", 3, 0, PRICE_USD)
+    return usage_ledger.UsageEntry(number, "tickets", "fake", "fake-1", 3, 0, PRICE_USD)
 
 
 async def test_tokens_a_minute_hold_the_others_back(store: engine.Store):
@@ -316,14 +325,14 @@ async def test_word_of_a_bad_key_is_left_for_other_processes(store: engine.Store
     await write(store, t1="words")
     with structlog.testing.capture_logs() as logs:
         async with chains.running(store, evaluator) as chain:
-            told = await eventually(lambda: store.read(troubles.now, "fake"))
+            told = await eventually(lambda: store.read(evaluator_outages.now, "fake"))
             known = chain.stats.misconfigured
             evaluator.always = "billing"
             await chains.settled(store)
 
     assert (told.reason, told.message, told.misconfigured) == ("unavailable", "401: invalid key", True)
     assert (known, chain.stats.misconfigured) == ({"fake"}, frozenset())
-    assert await store.read(troubles.all) == []
+    assert await store.read(evaluator_outages.all) == []
     assert "mend its key" in next(line for line in logs if line["event"] == "breaker_opened")["mend"]
 
 
@@ -332,13 +341,13 @@ async def test_word_of_a_process_that_is_gone_ends_with_an_answer(store: engine.
     evaluator = FakeEvaluator(EvaluatorMisconfigured("401"))
     await write(store, t1="words")
     async with chains.running(store, evaluator):
-        await eventually(lambda: store.read(troubles.now, "fake"))
-    left = await store.read(troubles.all)
+        await eventually(lambda: store.read(evaluator_outages.now, "fake"))
+    left = await store.read(evaluator_outages.all)
     async with chains.running(store, FakeEvaluator(), owner="two"):
         await chains.settled(store)
 
     assert len(left) == 1
-    assert await store.read(troubles.all) == []
+    assert await store.read(evaluator_outages.all) == []
 
 
 async def test_memory_is_bounded_by_the_one_who_keeps_house(store: engine.Store):
@@ -366,22 +375,24 @@ async def test_who_makes_no_calls_reads_in_the_store_why_nobody_does(store: engi
     """A command beside workers tells their word while it holds, and the spent limit of its own file."""
     limits = {"fake": CallLimits(max_usd_per_day=1.0)}
     watching: Any = SimpleNamespace(work=None, store=store, project=SimpleNamespace(limits=limits))
-    fine = await standstill.of(watching, "tickets")
-    await store.write(troubles.tell, "fake", "unavailable", "401", misconfigured=True, valid_ms=60_000)
-    refused = await standstill.of(watching, "tickets")
-    await store.write(troubles.clear, "fake")
-    await store.write(spend.charge, spend.Bill("one", "answer", (replace(charge_of(1), cost_usd=1.5),)))
-    spent = await standstill.of(watching, "tickets")
+    fine = await availability.of(watching, "tickets")
+    await store.write(evaluator_outages.record, "fake", "unavailable", "401", misconfigured=True, valid_ms=60_000)
+    refused = await availability.of(watching, "tickets")
+    await store.write(evaluator_outages.clear, "fake")
+    await store.write(
+        usage_ledger.charge, usage_ledger.UsageBatch("one", "answer", (replace(charge_of(1), cost_usd=1.5),))
+    )
+    spent = await availability.of(watching, "tickets")
 
     assert fine is None
-    assert refused == standstill.stopped("fake", "unavailable: 401", misconfigured=True)
+    assert refused == availability.stopped("fake", "unavailable: 401", misconfigured=True)
     assert refused.says(2, workers=True) == (
         "evaluator 'fake' cannot be used (unavailable: 401); 2 documents stay pending: mend its key, its quota or its"
         " table in facetline.toml; workers go on by themselves then"
     )
-    midnight_ms = spend.next_day_ms(await store.read(lambda tx: tx.now_ms))
-    assert spent == standstill.spent("fake", budgets.Allowance(1.0, 1.5, 0, 0, midnight_ms))
-    assert await standstill.of(watching, "unknown") is None
+    midnight_ms = usage_ledger.next_day_ms(await store.read(lambda tx: tx.now_ms))
+    assert spent == availability.spent("fake", daily_budget.Allowance(1.0, 1.5, 0, 0, midnight_ms))
+    assert await availability.of(watching, "unknown") is None
 
 
 async def test_a_forced_reindex_pays_again_and_tells_what_it_remembered(store: engine.Store):

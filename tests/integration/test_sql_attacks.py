@@ -17,9 +17,9 @@ import memory
 import pytest
 import pytest_asyncio
 
-from facets import errors
-from facets.sqlbox import statement
-from facets.sqlbox.box import SqlBox
+from facetline.facets import errors
+from facetline.facets.sql_sandbox import statement
+from facetline.facets.sql_sandbox.sandbox import SqlBox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -23,11 +23,12 @@ import pytest
 import pytest_asyncio
 from polling import eventually
 
-from facets import errors, tokens
-from facets.sqlbox import box as box_
-from facets.sqlbox import limits, residence
-from facets.sqlbox.box import SqlBox
-from facets.sqlbox.keeping import Made
+from facetline.facets import errors, tokens
+from facetline.facets.sql_sandbox import limits
+from facetline.facets.sql_sandbox import memory as residence
+from facetline.facets.sql_sandbox import sandbox as box_
+from facetline.facets.sql_sandbox.sandbox import SqlBox
+from facetline.facets.sql_sandbox.snapshots import Made
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -393,7 +394,7 @@ import json, os, sys
 import duckdb
 folder = sys.argv[1]
 duckdb.execute(f"COPY (SELECT 1 AS n) TO '{folder}/snap/answers.parquet'")
-from facets.sqlbox import child
+from facetline.facets.sql_sandbox import child
 child.limit_itself()
 opened = child.Opened(folder + "/snap", ["answers"])
 given = [1]

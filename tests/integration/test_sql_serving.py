@@ -11,9 +11,9 @@ import pytest
 from polling import eventually
 from runtimes import Site
 
-from facets.node import LOCAL
-from facets.selection import selection_of
-from streams.node import PipelineNode, open_node
+from facetline.facets.backend import LOCAL
+from facetline.facets.search.selection import selection_of
+from facetline.streams.serve.node import PipelineNode, open_node
 
 NEW = {"state": None, "event_id": None, "wait": "answered", "timeout_s": 30.0}
 FILTERS = [

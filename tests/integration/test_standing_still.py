@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 import stored
 
-from storage import engine, postgres
+from facetline.storage.db import engine, postgres
 
 pytestmark = pytest.mark.postgres
 LIMIT_MS = 500

@@ -21,16 +21,16 @@ from hostile import ACTS, READABLE, UNSEEN, harmful
 from mcp import Client, MCPError
 from polling import eventually
 
-from facets import display
-from facets.agents import server, texts
-from facets.agents.replies import ToolReply
-from facets.agents.sources import NodeSource
-from facets.agents.toolbox import Toolbox
-from facets.agents.tools import EXTRAS
-from facets.api.application import application
-from facets.explorer import routes as explorer
-from facets.node import LOCAL
-from streams.pipeline import Pipeline
+from facetline.facets import display
+from facetline.facets.agents import rendering, server
+from facetline.facets.agents.backends import NodeSource
+from facetline.facets.agents.replies import ToolReply
+from facetline.facets.agents.toolbox import Toolbox
+from facetline.facets.agents.tools import EXTRAS
+from facetline.facets.api.application import application
+from facetline.facets.backend import LOCAL
+from facetline.facets.explorer import routes as explorer
+from facetline.streams.pipeline import Pipeline
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 URI = f"support/h{UNSEEN}"
@@ -127,7 +127,7 @@ async def test_a_document_of_escapes_comes_in_parts(hostile: Hostile):
     shown, offset = "", 0
     while offset is not None:
         reply = await run(hostile, "get_document", uri="support/tags", offset=offset)
-        assert len(reply.text.encode()) <= texts.RESULT_BYTES_MAX
+        assert len(reply.text.encode()) <= rendering.RESULT_BYTES_MAX
         shown += reply.content["body"]
         offset = reply.content["next_offset"]
 

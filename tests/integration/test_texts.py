@@ -13,14 +13,14 @@ import pytest
 import pytest_asyncio
 from serving import local_node, writer
 
-from facets import errors
-from facets.node import LOCAL, Freshness
-from facets.selection import selection_of
-from storage import documents
-from streams import exporting, texts
-from streams.follower import Follower
-from streams.node import PipelineNode
-from streams.pipeline import Pipeline
+from facetline.facets import errors
+from facetline.facets.backend import LOCAL, Freshness
+from facetline.facets.search.selection import selection_of
+from facetline.storage.log import documents
+from facetline.streams.pipeline import Pipeline
+from facetline.streams.serve.node import PipelineNode
+from facetline.streams.views import exports, texts
+from facetline.streams.views.follower import Follower
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -137,7 +137,7 @@ async def test_exports_carry_texts_when_asked(
     monkeypatch.setattr(texts, "ROWS_AT_ONCE", 2)
     store = opened[0].store
     follower = Follower(store, "tickets", exports=[tmp_path])
-    done = await exporting.export(exporting.followed(store, [follower]), tmp_path, store)
+    done = await exports.export(exports.followed(store, [follower]), tmp_path, store)
     await follower.close()
 
     with duckdb.connect() as connection:

@@ -9,11 +9,11 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from polling import eventually
 
-from facets import errors
-from storage import opening
-from storage.engine import Store
-from streams import kafka_clients, topics
-from streams.settings import KafkaSettings
+from facetline.facets import errors
+from facetline.storage.db import opening
+from facetline.storage.db.engine import Store
+from facetline.streams.kafka import clients, topics
+from facetline.streams.settings import KafkaSettings
 
 pytestmark = pytest.mark.kafka
 
@@ -33,7 +33,7 @@ async def store(sqlite_url: str) -> AsyncIterator[Store]:
 
 
 async def _make(settings: KafkaSettings, name: str, partitions: int, **configuration: str) -> None:
-    admin = AIOKafkaAdminClient(**kafka_clients.admin_arguments(settings))
+    admin = AIOKafkaAdminClient(**clients.admin_arguments(settings))
     await admin.start()
     given = {key.replace("_", "."): value for key, value in configuration.items()}
     await admin.create_topics([NewTopic(name, partitions, 1, topic_configs=given)])
@@ -88,7 +88,7 @@ async def test_another_partition_count_than_recorded_is_refused(settings: KafkaS
     """Keys would move between partitions: the count of the first use is kept in the store and compared."""
     await topics.create_topics(settings)
     await topics.check_topics(settings, store)
-    admin = AIOKafkaAdminClient(**kafka_clients.admin_arguments(settings))
+    admin = AIOKafkaAdminClient(**clients.admin_arguments(settings))
     await admin.start()
     names = topics.topic_names(settings.topic_prefix)
     await admin.delete_topics([names.documents])

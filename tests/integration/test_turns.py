@@ -6,7 +6,8 @@ import pytest
 import sqlalchemy as sa
 import stored
 
-from storage import engine, queue
+from facetline.storage.db import engine
+from facetline.storage.queue import queue
 
 MANY = 300
 

@@ -17,15 +17,16 @@ import pytest
 import stored
 import structlog
 
-from facets import errors
-from storage import budgets, engine
-from streams import worker_http
-from streams.breaker import Breaker
-from streams.broker_clock import BrokerClock
-from streams.log_reader import Bounds
-from streams.members import Members
-from streams.observing import Observer
-from streams.settings import Settings, load_settings
+from facetline.facets import errors
+from facetline.storage.db import engine
+from facetline.storage.queue import daily_budget
+from facetline.streams.classify.circuit_breaker import Breaker
+from facetline.streams.kafka.broker_clock import BrokerClock
+from facetline.streams.kafka.log_reader import Bounds
+from facetline.streams.monitor import http
+from facetline.streams.monitor.observer import Observer
+from facetline.streams.monitor.worker_state import Members
+from facetline.streams.settings import Settings, load_settings
 
 
 @pytest.fixture
@@ -94,7 +95,7 @@ class Site:
 async def served(members: Members, *, broker: bool = True) -> AsyncIterator[Site]:
     """Serve a worker's pages."""
     observer = ThereObserver(members) if broker else Observer(members)
-    async with worker_http.serving(members.settings, observer) as address:
+    async with http.serving(members.settings, observer) as address:
         yield Site(address)
     await observer.close()
 
@@ -172,7 +173,7 @@ async def test_faults_that_waiting_mends_only_degrade(tmp_path: Path, store: eng
     lane.breaker.failed(lane.breaker.begin(), "tickets/1", 0.0, misconfigured=True)
     members.work.side_chain.stats.breaker_reasons["triage"] = "unavailable: the key is refused"
     members.work.side_chain.stats.misconfigured = frozenset({"triage"})
-    lane.allowance = budgets.Allowance(2.0, 2.5, 0, 0, 1_800_057_600_000)
+    lane.allowance = daily_budget.Allowance(2.0, 2.5, 0, 0, 1_800_057_600_000)
     members.project.definitions[0].fingerprint = "another"
     members.consumer.broker_clock.note(2e10)
     async with served(members) as site:
@@ -208,7 +209,7 @@ async def test_a_worker_that_leaves_asks_nobody(tmp_path: Path, store: engine.St
     """Between the end of its work and its own end it answers, without the store that is being closed."""
     members = working(tmp_path, store)
     observer = ThereObserver(members)
-    async with worker_http.serving(members.settings, observer) as address:
+    async with http.serving(members.settings, observer) as address:
         site = Site(address)
         before = await site.get("/readyz")
         await observer.close()
@@ -243,13 +244,13 @@ async def test_workers_of_one_machine_take_the_next_ports(tmp_path: Path):
     unset.model_fields_set.discard("worker_http")
     members.settings = unset
     async with contextlib.AsyncExitStack() as opened:
-        sites = [await opened.enter_async_context(served(members)) for _ in range(worker_http.PORTS_TRIED)]
+        sites = [await opened.enter_async_context(served(members)) for _ in range(http.PORTS_TRIED)]
         with structlog.testing.capture_logs() as logs:
             without = await opened.enter_async_context(served(members))
 
     ports = [site.address[1] for site in sites if site.address is not None]
     assert ports == sorted(ports)
-    assert len(set(ports)) >= worker_http.PORTS_TRIED - 3  # somebody else may have one of them
+    assert len(set(ports)) >= http.PORTS_TRIED - 3  # somebody else may have one of them
     assert without.address is None
     assert [line["event"] for line in logs] == ["worker_http_off"]
 

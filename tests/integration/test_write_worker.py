@@ -8,12 +8,15 @@ import pytest
 import stored
 from aiokafka.admin import NewPartitions
 
-from facets import errors
-from storage import dead_letters, documents, outcomes, positions, tallies
-from storage.engine import Store
-from streams import events, failpoints, log_reader, topics, write_worker
-from streams.settings import KafkaSettings
-from streams.write_worker import WriteWorker
+from facetline.facets import errors
+from facetline.storage import counters
+from facetline.storage.db.engine import Store
+from facetline.storage.log import dead_letters, documents, outcomes, positions
+from facetline.streams import failpoints
+from facetline.streams.kafka import log_reader, topics, write_worker
+from facetline.streams.kafka.write_worker import WriteWorker
+from facetline.streams.settings import KafkaSettings
+from facetline.streams.wire import codec
 
 pytestmark = pytest.mark.kafka
 
@@ -264,13 +267,13 @@ async def test_partitions_of_others_are_left_alone(rig: Rig):
 async def test_bad_records_become_dead_letters_and_hold_nothing_up(rig: Rig):
     """Poison between good records: the good are applied, each bad one is kept byte for byte with its reason."""
     bad = [
-        events.Message(b"tickets/x1", b"{"),
-        events.Message(None, b'{"body":"x"}'),
-        events.Message(b"elsewhere/x2", b'{"body":"x"}'),
-        events.Message(b"tickets/x3", b'{"body":"a\\u0000b"}'),
-        events.Message(b"tickets/x4", b'{"body":7}', (("odd", b"\xff"),)),
-        events.Message(b"tickets/x5", b'{"state":{}}'),
-        events.Message(b"tickets/x6", b"", ()),
+        codec.Message(b"tickets/x1", b"{"),
+        codec.Message(None, b'{"body":"x"}'),
+        codec.Message(b"elsewhere/x2", b'{"body":"x"}'),
+        codec.Message(b"tickets/x3", b'{"body":"a\\u0000b"}'),
+        codec.Message(b"tickets/x4", b'{"body":7}', (("odd", b"\xff"),)),
+        codec.Message(b"tickets/x5", b'{"state":{}}'),
+        codec.Message(b"tickets/x6", b"", ()),
     ]
     mixed = [message for one in bad for message in (one, kafka_topics.write("tickets/good", str(id(one))))]
     await kafka_topics.fill(rig.settings, mixed, partition=0)
@@ -297,7 +300,7 @@ async def test_keys_on_another_partition_than_their_own_are_counted(rig: Rig):
     await kafka_topics.fill(rig.settings, [kafka_topics.write(key, "x") for key in keys], partition=0)
     await worker.handle(await rig.delivered(*range(20)))
 
-    assert (await rig.store.read(tallies.all))[write_worker.MISPLACED] == len(strays) > 0
+    assert (await rig.store.read(counters.all))[write_worker.MISPLACED] == len(strays) > 0
     assert worker.stats.applied == 20
 
 

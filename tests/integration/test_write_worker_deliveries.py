@@ -14,10 +14,10 @@ import stored
 from aiokafka.partitioner import DefaultPartitioner
 from hypothesis import HealthCheck, given, settings, strategies
 
-from facets import errors
-from storage import documents, positions
-from streams.log_reader import LogRecord, LogSlice
-from streams.write_worker import IDLE_S, WriteWorker, partition_of
+from facetline.facets import errors
+from facetline.storage.log import documents, positions
+from facetline.streams.kafka.log_reader import LogRecord, LogSlice
+from facetline.streams.kafka.write_worker import IDLE_S, WriteWorker, partition_of
 
 TOPIC = "documents"
 PARTITIONS = 2

@@ -6,12 +6,12 @@ import pytest
 import stored
 from sim_log import PARTITIONS, Intent, SimLog
 
-from storage import dead_letters, documents, positions
-from storage.engine import Store
-from storage.events import Raw
-from streams import events
-from streams.log_reader import LogRecord, LogSlice
-from streams.write_worker import IDLE_S, QUIET_S, WriteWorker
+from facetline.storage.db.engine import Store
+from facetline.storage.log import dead_letters, documents, positions
+from facetline.storage.log.events import Raw
+from facetline.streams.kafka.log_reader import LogRecord, LogSlice
+from facetline.streams.kafka.write_worker import IDLE_S, QUIET_S, WriteWorker
+from facetline.streams.wire import codec
 
 
 class WatchedLog:
@@ -55,7 +55,7 @@ class Rig:
         """Write bodies to documents of the same name; return the records."""
         for body in bodies:
             uri = f"tickets/{body}"
-            message = events.encode_write(uri, body=body, state=None, source="test", event_id=body)
+            message = codec.encode_write(uri, body=body, state=None, source="test", event_id=body)
             self.log.append(0, Raw(message.key, message.value, message.headers, 1), Intent("write", uri, "test", body))
         return list(self.log.now(0).records.values())[-len(bodies) :]
 

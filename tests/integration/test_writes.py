@@ -9,8 +9,10 @@ import pytest
 import sqlalchemy as sa
 import stored
 
-from storage import documents, engine, job_items, jobs, outcomes, positions, writes
-from storage.events import Applied, Batch
+from facetline.storage.db import engine
+from facetline.storage.jobs import items, jobs
+from facetline.storage.log import apply, documents, outcomes, positions
+from facetline.storage.log.events import Applied, Batch
 
 URI = applied.URI
 
@@ -50,7 +52,7 @@ async def test_nothing_of_a_batch_is_visible_when_it_is_rolled_back(store: engin
     before = await applied.get(store)
 
     def broken(tx: engine.Tx) -> None:
-        writes.apply(tx, [judged.batch(judged.write(URI, "new", offset=1), judged.refused(offset=2))])
+        apply.apply(tx, [judged.batch(judged.write(URI, "new", offset=1), judged.refused(offset=2))])
         raise LookupError
 
     with pytest.raises(LookupError):
@@ -128,7 +130,7 @@ async def test_a_gap_is_refused_and_nothing_changes(store: engine.Store):
     """A batch above the position names the offset to read from; what came before it in the call is not applied."""
     with pytest.raises(positions.PositionGap) as caught:
         await store.write(
-            writes.apply, [judged.batch(judged.write(URI, "a")), judged.batch(judged.write(URI, "b", offset=5))]
+            apply.apply, [judged.batch(judged.write(URI, "a")), judged.batch(judged.write(URI, "b", offset=5))]
         )
 
     assert (caught.value.topic, caught.value.partition, caught.value.expected) == (judged.TOPIC, 0, 1)
@@ -165,7 +167,7 @@ async def test_the_position_keeps_what_the_last_record_looked_like(store: engine
 async def test_batches_of_several_partitions_are_one_transaction(store: engine.Store):
     """Outcomes come in the order in which the batches were given, whatever order their rows are locked in."""
     done = await store.write(
-        writes.apply,
+        apply.apply,
         [
             judged.batch(judged.write(URI, "a", event_id="x"), partition=1),
             judged.batch(judged.write(URI, "b", event_id="y"), partition=0),
@@ -203,16 +205,16 @@ async def test_a_live_write_closes_the_open_item_of_a_job(store: engine.Store):
 
 
 def _item_state(tx: engine.Tx) -> str:
-    return str(tx.execute(sa.select(job_items._ITEMS.c.state)).scalar_one())
+    return str(tx.execute(sa.select(items._ITEMS.c.state)).scalar_one())
 
 
 async def test_the_local_log_numbers_its_events(store: engine.Store):
     """Appended events get the next offsets of the one local partition; a redriven one keeps its own."""
-    first = await store.write(writes.append, "local", [judged.write(URI, "a", event_id="x"), judged.refused()])
+    first = await store.write(apply.append, "local", [judged.write(URI, "a", event_id="x"), judged.refused()])
     bad = (await applied.letters(store))[0]
     redriven = replace(judged.again(judged.write("tickets/t2", "b", event_id="y")), position=bad.position)
 
-    await store.write(writes.append, "local", [redriven, judged.write(URI, "c", event_id="z")])
+    await store.write(apply.append, "local", [redriven, judged.write(URI, "c", event_id="z")])
 
     assert [outcome.outcome for outcome in first.outcomes] == ["applied", "rejected"]
     assert (bad.position.topic, bad.position.incarnation, bad.position.partition, bad.position.offset) == (
@@ -229,9 +231,9 @@ async def test_the_local_log_numbers_its_events(store: engine.Store):
 async def test_appending_the_same_events_again_is_safe(store: engine.Store):
     """A write whose commit was in doubt may be sent again: the ids know it."""
     events = [judged.write(URI, "a", event_id="x"), judged.delete("tickets/none", event_id="y")]
-    first = await store.write(writes.append, "local", events)
+    first = await store.write(apply.append, "local", events)
 
-    second = await store.write(writes.append, "local", events)
+    second = await store.write(apply.append, "local", events)
 
     assert second.outcomes == tuple(replace(outcome, duplicate=True) for outcome in first.outcomes)
     assert (await applied.get(store)).version == 1
@@ -241,7 +243,7 @@ async def test_an_empty_batch_changes_nothing(store: engine.Store):
     """Nothing to apply is no error."""
     empty = Batch(judged.TOPIC, 1, 0, 0, 0, (), ())
 
-    done = await store.write(writes.apply, [empty])
+    done = await store.write(apply.apply, [empty])
 
     assert done == Applied((), 0)
     assert await applied.offset(store) == 0

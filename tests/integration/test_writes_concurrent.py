@@ -15,16 +15,18 @@ import sqlalchemy as sa
 import stored
 from polling import eventually
 
-from facets import errors
-from storage import documents, engine, positions, writes
-from storage.events import Applied, Batch, Event, Outcome
+from facetline.facets import errors
+from facetline.storage.db import engine
+from facetline.storage.log import apply, documents, positions
+from facetline.storage.log.events import Applied, Batch, Event, Outcome
 
 URI = applied.URI
 
 APPENDER = """
 import asyncio, sys
 import judged
-from storage import opening, writes
+from facetline.storage.db import opening
+from facetline.storage.log import apply as writes
 
 async def main(url, name, rounds):
     store = await opening.open_store(url)
@@ -93,7 +95,7 @@ async def test_two_workers_with_the_same_partition_apply_it_once(store: engine.S
 
     async with stored.opened(store_url) as other:
         for batch in batches:
-            both = await asyncio.gather(*(each.write(writes.apply, [batch]) for each in (store, other)))
+            both = await asyncio.gather(*(each.write(apply.apply, [batch]) for each in (store, other)))
             assert sorted(done.redelivered for done in both) == [0, 1]
 
     rows = [await applied.get(store, f"tickets/t{at}") for at in range(10)]
@@ -118,8 +120,8 @@ async def test_two_partitions_that_write_the_same_documents_count_every_write(
     async with stored.opened(store_url) as other:
         for turn in range(turns):
             await asyncio.gather(
-                store.write(writes.apply, [batch(turn, 0)]),
-                other.write(writes.apply, [batch(turn, 1)]),
+                store.write(apply.apply, [batch(turn, 0)]),
+                other.write(apply.apply, [batch(turn, 1)]),
             )
 
     counted = await store.read(lambda tx: tx.execute(sa.text("SELECT DISTINCT version FROM documents")).scalars().all())
@@ -134,7 +136,7 @@ async def test_one_event_in_two_partitions_is_applied_once(store: engine.Store, 
             event = judged.write(f"tickets/t{turn}", "x", offset=turn, event_id=f"one-{turn}")
             both = await asyncio.gather(
                 *(
-                    each.write(writes.apply, [judged.batch(event, partition=partition)])
+                    each.write(apply.apply, [judged.batch(event, partition=partition)])
                     for partition, each in enumerate((store, other))
                 )
             )
@@ -149,7 +151,7 @@ async def test_one_id_for_two_events_at_once_settles_one(store: engine.Store, st
             both = await asyncio.gather(
                 *(
                     each.write(
-                        writes.apply,
+                        apply.apply,
                         [
                             judged.batch(
                                 judged.write(f"tickets/{turn}-{partition}", "x", offset=turn, event_id=f"one-{turn}"),
@@ -177,7 +179,7 @@ async def test_a_held_lock_delays_a_batch_and_blames_no_event(store: engine.Stor
         tries.append(1)
         if tx.dialect == "postgresql":
             tx.execute(sa.text("SET LOCAL lock_timeout = '50ms'"))
-        return writes.apply(tx, [batch])
+        return apply.apply(tx, [batch])
 
     tries: list[int] = []
     holder = asyncio.create_task(asyncio.to_thread(hold))
@@ -205,7 +207,7 @@ async def test_a_lost_connection_is_no_dead_letter(postgres_url: str):
             with store.engine.connect() as other:
                 backend = tx.execute(sa.text("SELECT pg_backend_pid()")).scalar_one()
                 other.execute(sa.text(f"SELECT pg_terminate_backend({backend})"))
-        return writes.apply(tx, [batch])
+        return apply.apply(tx, [batch])
 
     async with stored.opened(postgres_url) as store:
         await store.write(positions.first_seen, judged.TOPIC, 0, 0)
@@ -226,7 +228,7 @@ async def test_positions_are_locked_in_sorted_order(postgres_url: str):
             judged.batch(judged.write(f"tickets/t{partition}", "x"), partition=partition) for partition in (1, 0)
         ]
         with holding(store, "SELECT * FROM positions WHERE partition = 0 FOR UPDATE"):
-            write = asyncio.create_task(store.write(writes.apply, batches))
+            write = asyncio.create_task(store.write(apply.apply, batches))
             await eventually(lambda: asyncio.to_thread(waiting, store))
             second_is_free = await asyncio.to_thread(free, store, "SELECT 1 FROM positions WHERE partition = 1")
         await write
@@ -253,7 +255,7 @@ async def test_documents_are_locked_in_sorted_order(postgres_url: str):
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("races", [1, writes.RACES_MAX - 1, writes.RACES_MAX])
+@pytest.mark.parametrize("races", [1, apply.RACES_MAX - 1, apply.RACES_MAX])
 async def test_a_lost_race_is_run_again_and_blames_no_event(postgres_url: str, races: int):
     """A row that others keep making first is read anew each time; past the bound the whole write is put off."""
     runs: list[int] = []
@@ -266,10 +268,10 @@ async def test_a_lost_race_is_run_again_and_blames_no_event(postgres_url: str, r
             return []
 
         tx.execute(sa.text("INSERT INTO topics VALUES ('t', 1)"))
-        return writes._isolated(tx, work)
+        return apply._isolated(tx, work)
 
     async with stored.opened(postgres_url) as store:
-        if races < writes.RACES_MAX:
+        if races < apply.RACES_MAX:
             assert await store.write(racing) == []
             assert len(runs) == races + 1
         else:
@@ -282,7 +284,7 @@ async def test_a_damaged_store_blames_no_event(sqlite_url: str):
 
     def broken(tx: engine.Tx, event: Event) -> Applied:
         tx.execute(sa.text("DROP TABLE outcomes"))
-        return writes.append(tx, "local", [event])
+        return apply.append(tx, "local", [event])
 
     async with stored.opened(sqlite_url) as store:
         with pytest.raises(sa.exc.OperationalError, match="outcomes"):

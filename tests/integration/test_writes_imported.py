@@ -10,8 +10,11 @@ import judged
 import pytest
 import stored
 
-from storage import engine, feed, jobs, positions
-from storage.events import IMPORTED_FINGERPRINT, Answered, Event
+from facetline.storage import feed
+from facetline.storage.db import engine
+from facetline.storage.jobs import jobs
+from facetline.storage.log import positions
+from facetline.storage.log.events import IMPORTED_FINGERPRINT, Answered, Event
 
 URI = applied.URI
 BILLING = {"topic": {"type": "choice", "choice": "billing", "confidence": 0.5}}

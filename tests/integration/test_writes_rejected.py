@@ -8,8 +8,10 @@ import judged
 import pytest
 import stored
 
-from storage import engine, feed, outcomes, positions
-from storage.events import Event, Position
+from facetline.storage import feed
+from facetline.storage.db import engine
+from facetline.storage.log import outcomes, positions
+from facetline.storage.log.events import Event, Position
 
 URI = applied.URI
 

@@ -14,7 +14,7 @@ import scripted_node
 from hypothesis import given
 from hypothesis import strategies as st
 
-from facets.api.application import application
+from facetline.facets.api.application import application
 
 SEARCH = "/v1/collections/tickets/search"
 names = st.text(string.ascii_lowercase + "_", min_size=1, max_size=8)

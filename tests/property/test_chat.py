@@ -12,10 +12,13 @@ from typing import Any
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from evaluators import chat_answers, chat_prompt, chat_reply, chat_sheet, token_mass, validation
-from evaluators.chat_reply import Reply
-from facets import questions
-from facets.errors import PipelineError
+from facetline.evaluators import validation
+from facetline.evaluators.chat import answers as chat_answers
+from facetline.evaluators.chat import logprobs, prompt, question_codes
+from facetline.evaluators.chat import reply as chat_reply
+from facetline.evaluators.chat.reply import Reply
+from facetline.facets import questions
+from facetline.facets.errors import PipelineError
 
 names = st.text("abcABC12 ", min_size=1, max_size=3)
 asked = st.dictionaries(
@@ -45,7 +48,7 @@ rarely = st.integers(0, 19).map(lambda drawn: drawn == 0)
 
 
 @st.composite
-def values(draw: st.DrawFn, line: chat_sheet.Line) -> Any:
+def values(draw: st.DrawFn, line: question_codes.Line) -> Any:
     """Draw something that a model may answer on a line, most of it right."""
     names_and_codes = st.sampled_from([*line.codes, *line.codes.values()] or ["T"])
     if not draw(rarely):
@@ -55,7 +58,7 @@ def values(draw: st.DrawFn, line: chat_sheet.Line) -> Any:
 
 
 @st.composite
-def near_misses(draw: st.DrawFn, sheet: chat_sheet.Sheet) -> str:
+def near_misses(draw: st.DrawFn, sheet: question_codes.Sheet) -> str:
     """Draw an object that has nearly the keys and values that were asked for."""
     found = {line.key: draw(values(line)) for line in sheet}
     found |= {line.sure_key: draw(any_json if draw(rarely) else fractions) for line in sheet if line.sure_key}
@@ -97,9 +100,9 @@ def test_nothing_outside_the_domain_passes(
     found: dict[str, questions.Question], letters: bool, sure: bool, data: st.DataObject
 ):
     """A reply, whatever it is, is refused with a reason of ours or gives answers that the validator takes."""
-    sheet = chat_sheet.sheet_of(found, order=chat_sheet.permuted(0, "k"), letters=letters, sure=sure)
+    sheet = question_codes.sheet_of(found, order=question_codes.permuted(0, "k"), letters=letters, sure=sure)
     text = data.draw(any_json.map(json.dumps) | st.text(max_size=40) if data.draw(rarely) else near_misses(sheet))
-    tokens = token_mass.tokens_of({"content": data.draw(tokens_of(text))})
+    tokens = logprobs.tokens_of({"content": data.draw(tokens_of(text))})
     try:
         answers = chat_answers.answers(Reply(text, tokens), sheet)
     except (PipelineError, chat_answers.Undecided) as error:
@@ -114,8 +117,8 @@ def test_nothing_outside_the_domain_passes(
 @given(asked, flags, st.data())
 def test_a_good_reply_is_what_was_meant(found: dict[str, questions.Question], letters: bool, data: st.DataObject):
     """Codes drawn from the sheet come back as what they stand for, however the options are arranged."""
-    order = chat_sheet.permuted(data.draw(st.integers(0, 5)), data.draw(names))
-    sheet = chat_sheet.sheet_of(found, order=order, letters=letters, sure=False)
+    order = question_codes.permuted(data.draw(st.integers(0, 5)), data.draw(names))
+    sheet = question_codes.sheet_of(found, order=order, letters=letters, sure=False)
     codes = {line.key: data.draw(st.sampled_from(list(line.codes))) if line.codes else 0.5 for line in sheet}
     said = chat_answers.read(json.dumps(codes), sheet)
 
@@ -159,7 +162,7 @@ def test_no_completion_breaks_the_reader(response: Any):
 def test_no_body_gets_out_of_its_fence(body: str, nonce: str):
     """Whatever the body, the two lines with the marker enclose all of it and nothing else."""
     assume(nonce not in body)
-    before, inside, after = chat_prompt.fenced(body, nonce).split(f"\n===== {nonce} =====\n")
+    before, inside, after = prompt.fenced(body, nonce).split(f"\n===== {nonce} =====\n")
 
     assert inside == body
     assert before.endswith(f"===== {nonce} =====:")

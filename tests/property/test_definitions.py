@@ -7,11 +7,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from facets import definitions, patterns, states
-from facets.definitions import Definition, Definitions
-from facets.documents import Uri
-from facets.errors import InvalidEvent
-from facets.questions import Question, boolean, choice, score
+from facetline.facets import definitions
+from facetline.facets.definitions import Definition, Definitions
+from facetline.facets.documents import Uri
+from facetline.facets.errors import InvalidEvent
+from facetline.facets.questions import Question, boolean, choice, score
+from facetline.facets.schema import patterns, states
 
 names = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)

@@ -9,10 +9,10 @@ import builders
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluators import facet_values, validation
-from facets.questions import boolean, score
-from storage import events as judged
-from streams import events, imported
+from facetline.evaluators import facet_values, validation
+from facetline.facets.questions import boolean, score
+from facetline.storage.log import events as judged
+from facetline.streams.wire import codec, imported_answers
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=200)
 IDS = st.text(string.ascii_letters + string.digits + "-", min_size=1, max_size=40)
@@ -21,9 +21,9 @@ NUMBERS = st.integers(min_value=0).map(str) | st.integers(4_000, 6_000).map(lamb
 ORIGINS = st.tuples(st.just("t"), NUMBERS, NUMBERS, NUMBERS).map("/".join)
 MOMENTS = st.datetimes(timezones=st.none() | st.timezones()).map(datetime.isoformat) | st.dates().map(date.isoformat)
 HEADERS = st.lists(
-    st.tuples(st.sampled_from(["ce_id", "ce_type", "ce_source", "x", events.ORIGIN_HEADER]), st.binary(max_size=30))
-    | st.tuples(st.just(events.ORIGIN_HEADER), ORIGINS.map(str.encode))
-    | st.tuples(st.just(events.DEADLINE_HEADER), MOMENTS.map(str.encode)),
+    st.tuples(st.sampled_from(["ce_id", "ce_type", "ce_source", "x", codec.ORIGIN_HEADER]), st.binary(max_size=30))
+    | st.tuples(st.just(codec.ORIGIN_HEADER), ORIGINS.map(str.encode))
+    | st.tuples(st.just(codec.DEADLINE_HEADER), MOMENTS.map(str.encode)),
     max_size=4,
 )
 DEFINITIONS = builders.definitions()
@@ -58,15 +58,17 @@ FACETS = st.fixed_dictionaries(
         "other": SCALARS,
     },
 )
-EVALUATIONS = st.dictionaries(st.sampled_from([*imported.EVALUATION_KEYS, "kind"]), SCALARS | MOMENTS, max_size=4)
+EVALUATIONS = st.dictionaries(
+    st.sampled_from([*imported_answers.EVALUATION_KEYS, "kind"]), SCALARS | MOMENTS, max_size=4
+)
 
 
 @given(body=TEXT, state=STATES, source=IDS, event_id=IDS)
 def test_a_write_survives_the_wire(body: str, state: dict[str, object], source: str, event_id: str) -> None:
     """Any valid body and state come back as they were, under the same id."""
-    message = events.encode_write("tickets/t1", body=body, state=state, source=source, event_id=event_id)
+    message = codec.encode_write("tickets/t1", body=body, state=state, source=source, event_id=event_id)
 
-    event = events.decode(
+    event = codec.decode(
         judged.Raw(message.key, message.value, message.headers, None), builders.position(), DEFINITIONS
     )
 
@@ -89,7 +91,7 @@ def test_no_record_makes_decoding_raise(
     """Any bytes at all become either content or a rejection with words, never an exception."""
     raw = judged.Raw(key, value, tuple(headers), timestamp_ms)
 
-    event = events.decode(raw, builders.position(), DEFINITIONS)
+    event = codec.decode(raw, builders.position(), DEFINITIONS)
 
     assert (event.content is None) == (event.reason is not None)
     assert event.raw is raw
@@ -100,9 +102,9 @@ def test_no_record_makes_decoding_raise(
 def test_no_imported_answers_make_decoding_raise(facets: object, evaluation: object) -> None:
     """Any JSON for answers is either taken within the questions' domain, fit for any store, or rejected with words."""
     value = json.dumps({"body": "x", "facets": facets, "evaluation": evaluation})
-    raw = builders.raw(value=value, headers={"ce_type": events.IMPORTED})
+    raw = builders.raw(value=value, headers={"ce_type": codec.IMPORTED})
 
-    event = events.decode(raw, builders.position(), ASKED)
+    event = codec.decode(raw, builders.position(), ASKED)
 
     assert (event.content is None) == (event.reason is not None)
     assert (event.message or "x").strip()
@@ -118,7 +120,7 @@ def test_no_imported_answers_make_decoding_raise(facets: object, evaluation: obj
 def test_no_nesting_makes_decoding_raise() -> None:
     """However deep a value is nested, around the depth at which Python gives up above all, it is one rejection."""
     reasons = {
-        events.decode(
+        codec.decode(
             builders.raw(value='{"state":{"title":' + "[" * depth + "]" * depth + "}}"),
             builders.position(),
             DEFINITIONS,

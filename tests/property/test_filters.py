@@ -6,8 +6,10 @@ import searched
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from facets import conditions, filters, tables
-from facets.errors import InvalidQuery
+from facetline.facets.errors import InvalidQuery
+from facetline.facets.filter import parser
+from facetline.facets.search import conditions
+from facetline.facets.table import tables
 
 TABLE = tables.table_of(searched.definition())
 WORDS = (
@@ -45,7 +47,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     clause = None
 
     with contextlib.suppress(InvalidQuery):
-        clause = conditions.condition(filters.parse(text, TABLE))
+        clause = conditions.condition(parser.parse(text, TABLE))
 
     assert clause is None or clause.text.count("?") == len(clause.values)
 
@@ -55,7 +57,7 @@ def test_values_never_get_into_the_text(option: str) -> None:
     """Whatever a value is, the SQL is the same, and the value is bound as it was written."""
     quoted = option.replace("'", "''")
 
-    clause = conditions.condition(filters.parse(f"state_title = '{quoted}'", TABLE))
+    clause = conditions.condition(parser.parse(f"state_title = '{quoted}'", TABLE))
 
-    assert clause.text == conditions.condition(filters.parse("state_title = 'x'", TABLE)).text
+    assert clause.text == conditions.condition(parser.parse("state_title = 'x'", TABLE)).text
     assert clause.values == (option,)

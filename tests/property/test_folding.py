@@ -14,8 +14,9 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage import engine, folding, positions, tables, writes
-from storage.events import Event
+from facetline.storage.db import engine, models
+from facetline.storage.log import apply, folding, positions
+from facetline.storage.log.events import Event
 
 URIS = ("tickets/t1", "tickets/t2", "tickets/t3")
 
@@ -119,7 +120,7 @@ def test_folding_agrees_with_a_naive_model(log: list[Event]):
     }
 
 
-def _plain(standing: folding.Standing) -> tuple[Any, ...]:
+def _plain(standing: folding.DocumentState) -> tuple[Any, ...]:
     gone = standing.status == "deleted"
     at = standing.position.offset
     return standing.version, standing.revision, standing.indexed_as, gone, standing.state, at
@@ -154,7 +155,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty store with one partition, to be copied."""
     path = tmp_path_factory.mktemp("template") / "store.sqlite"
     made = engine.make_engine(f"sqlite:///{path}")
-    tables.METADATA.create_all(made)
+    models.METADATA.create_all(made)
     with made.connect() as connection, connection.begin():
         positions.first_seen(engine.Tx(connection, engine.no_shift), judged.TOPIC, 0, 0)
     made.dispose()
@@ -174,7 +175,7 @@ def _deliver(store: sa.Engine, log: list[Event], windows: list[tuple[int, int]])
     with store.connect() as connection, connection.begin():  # one, to spare the disk
         tx = engine.Tx(connection, engine.no_shift)
         for start, end in windows:
-            writes.apply(tx, [judged.batch(*log[start:end], start=start)])
+            apply.apply(tx, [judged.batch(*log[start:end], start=start)])
 
 
 def _rows(store: sa.Engine) -> dict[str, list[Any]]:

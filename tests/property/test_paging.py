@@ -10,10 +10,10 @@ import searched
 from hypothesis import given
 from hypothesis import strategies as st
 
-from facets.definitions import Definitions
-from facets.documents import Record
-from facets.selection import Selection
-from facets.view import View
+from facetline.facets.definitions import Definitions
+from facetline.facets.documents import Record
+from facetline.facets.search.selection import Selection
+from facetline.facets.view.view import View
 
 # More than documents that an example can have.
 PAGES_MAX = 100

@@ -15,7 +15,9 @@ import stored
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from storage import engine, jobs, opening, queue, serial, tables
+from facetline.storage.db import engine, json_rows, models, opening
+from facetline.storage.jobs import jobs
+from facetline.storage.queue import queue
 
 T = TypeVar("T")
 LEASE_MS = 1_000
@@ -53,7 +55,7 @@ class Rig:
     def empty(self) -> None:
         """Start over, with both collections under the first fingerprint."""
         with self.store.engine.connect() as connection, connection.begin():
-            for table in tables.METADATA.sorted_tables:
+            for table in models.METADATA.sorted_tables:
                 if table.name not in {"store", "alembic_version"}:
                     connection.execute(sa.delete(table))
         self.run(stored.defined, "notes", "scoped", fingerprint="f1")
@@ -99,7 +101,7 @@ class World:
             assert row["version"] >= before["version"]
             assert row["indexed_as"] >= before["indexed_as"]
         if row["status"] == "indexed":
-            said = self.claims[int(serial.loads(row["facets"])["topic"]["choice"])]
+            said = self.claims[int(json_rows.loads(row["facets"])["topic"]["choice"])]
             assert (said.scope, said.body_hash) == (row["scope"], row["body_hash"])
             assert row["fingerprint"] == said.fingerprint
         assert (row["owner"] is not None) == (row["uri"] in self.holder)

@@ -12,11 +12,11 @@ import searched
 from hypothesis import given
 from hypothesis import strategies as st
 
-from facets import tables
-from facets.definitions import Definitions
-from facets.documents import Record
-from facets.questions import Boolean, Choice
-from facets.view import View
+from facetline.facets.definitions import Definitions
+from facetline.facets.documents import Record
+from facetline.facets.questions import Boolean, Choice
+from facetline.facets.table import tables
+from facetline.facets.view.view import View
 
 TABLE = tables.table_of(searched.definition())
 NAMES = [column.name for column in TABLE.stored]

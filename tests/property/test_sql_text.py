@@ -10,9 +10,9 @@ import searched
 from hypothesis import given
 from hypothesis import strategies as st
 
-from facets.definitions import Definitions
-from facets.documents import Record
-from facets.view import View
+from facetline.facets.definitions import Definitions
+from facetline.facets.documents import Record
+from facetline.facets.view.view import View
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import jsonschema
 from hypothesis import given
 from hypothesis import strategies as st
 
-from facets import states
-from facets.documents import EventReason
-from facets.errors import InvalidEvent
+from facetline.facets.documents import EventReason
+from facetline.facets.errors import InvalidEvent
+from facetline.facets.schema import states
 
 SCHEMA = states.schema_of_types(
     {"title": "string", "priority": "integer", "price": "number", "vip": "boolean", "due": "datetime"}

@@ -5,8 +5,8 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from facets import documents
-from facets.errors import InvalidEvent
+from facetline.facets import documents
+from facetline.facets.errors import InvalidEvent
 
 # Letters that matter to a uri, among all the others.
 texts = st.text(st.sampled_from("@/.a\x00\x1f\x7f\x85\u0301\ud800\u00e9") | st.characters(), max_size=12)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from evaluators import validation
-from facets import answers, questions
-from facets.errors import InvalidAnswer
+from facetline.evaluators import validation
+from facetline.facets import answers, questions
+from facetline.facets.errors import InvalidAnswer
 
 SOURCE = "softmax"
 CHOSEN = answers.ChoiceAnswer(choice="a")

@@ -14,12 +14,12 @@ import structlog
 from mcp import Client, MCPError
 from polling import eventually
 
-from facets import errors
-from facets.agents import server, stdio
-from facets.agents.sources import NodeSource
-from facets.agents.toolbox import Toolbox
-from facets.definitions import Definitions
-from facets.node import LOCAL
+from facetline.facets import errors
+from facetline.facets.agents import server, stdio
+from facetline.facets.agents.backends import NodeSource
+from facetline.facets.agents.toolbox import Toolbox
+from facetline.facets.backend import LOCAL
+from facetline.facets.definitions import Definitions
 
 
 class Source:
@@ -142,7 +142,9 @@ async def test_changes_are_told_once():
 def test_the_client_imports_little():
     """Importing the Python client and its tools loads no server, no database and no model."""
     heavy = ("duckdb", "fastapi", "starlette", "mcp", "sqlalchemy", "aiokafka", "onnxruntime", "litellm")
-    program = f"import sys, facets.client, facets.agents.kit; print([n for n in {heavy} if n in sys.modules])"
+    program = (
+        f"import sys, facetline; facetline.Client, facetline.Tools; print([n for n in {heavy} if n in sys.modules])"
+    )
 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "[]\n"

@@ -15,11 +15,11 @@ import jsonschema
 import pytest
 import strict_schemas
 
-from facets import errors
-from facets.agents import arguments, functions, schemas, tools, wording
-from facets.agents.tools import EXTRAS, Parameter, Tool
-from facets.definitions import Definition
-from facets.questions import boolean, choice, score
+from facetline.facets import errors
+from facetline.facets.agents import arguments, descriptions, functions, schemas, tools
+from facetline.facets.agents.tools import EXTRAS, Parameter, Tool
+from facetline.facets.definitions import Definition
+from facetline.facets.questions import boolean, choice, score
 
 TOPICS = ("billing", "bug", "feature", "praise", "other")
 SUPPORT = builders.definition(
@@ -421,8 +421,8 @@ def test_descriptions_are_bounded():
     questions |= {f"s{n}": score(ask="long " * 500, levels=levels) for n in range(10)}  # type: ignore[dict-item]
     made = tools.search_tool(builders.definition("wordy", questions=questions))
 
-    assert len(made.description) <= wording.DESCRIPTION_CHARS_MAX
-    assert max(len(each.description) for each in made.parameters) <= wording.PARAMETER_CHARS_MAX
+    assert len(made.description) <= descriptions.DESCRIPTION_CHARS_MAX
+    assert max(len(each.description) for each in made.parameters) <= descriptions.PARAMETER_CHARS_MAX
 
 
 def test_hints_say_what_a_tool_does():

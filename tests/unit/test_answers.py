@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from evaluators import facet_values, validation
-from facets import answers
-from facets.answers import BooleanAnswer
-from facets.errors import InvalidAnswer
-from facets.questions import boolean
+from facetline.evaluators import facet_values, validation
+from facetline.facets import answers
+from facetline.facets.answers import BooleanAnswer
+from facetline.facets.errors import InvalidAnswer
+from facetline.facets.questions import boolean
 
 URGENT = boolean(ask="Does it need an answer today?")
 

@@ -4,8 +4,8 @@ import pytest
 import stored
 from fake_evaluator import FakeEvaluator
 
-from evaluators import asking
-from facets.errors import EvaluatorUnavailable, Spent
+from facetline.evaluators import asking
+from facetline.facets.errors import EvaluatorUnavailable, Spent
 
 FOUND_OUT = EvaluatorUnavailable("asked in another way from now on", counted=False)
 AWAY = EvaluatorUnavailable("503")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streams.breaker import Breaker
+from facetline.streams.classify.circuit_breaker import Breaker
 
 
 def opened(breaker: Breaker, now_s: float = 0.0) -> Breaker:

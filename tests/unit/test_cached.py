@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from facets import errors
-from streams.cached import Cached
+from facetline.facets import errors
+from facetline.streams.monitor.cached import Cached
 
 
 class Question:

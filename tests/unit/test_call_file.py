@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from evaluators import factory
-from evaluators.call_file import CallFile, FromFile, Mode
-from evaluators.contract import Evaluated, Identity, Limits
-from facets import definitions
-from facets.answers import BooleanAnswer, ChoiceAnswer
-from facets.errors import EvaluationFailed, EvaluatorMisconfigured, EvaluatorUnavailable
-from facets.questions import Question, boolean, choice
+from facetline.evaluators import factory
+from facetline.evaluators.call_file import CallFile, FromFile, Mode
+from facetline.evaluators.contract import Evaluated, Identity, Limits
+from facetline.facets import definitions
+from facetline.facets.answers import BooleanAnswer, ChoiceAnswer
+from facetline.facets.errors import EvaluationFailed, EvaluatorMisconfigured, EvaluatorUnavailable
+from facetline.facets.questions import Question, boolean, choice
 
 ASKED: dict[str, Question] = {
     "topic": choice(ask="About?", options={"billing": "Money", "other": "Else"}),

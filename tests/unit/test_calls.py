@@ -9,10 +9,10 @@ import pytest
 from claims import CLAIM, DEFINITION
 from fake_evaluator import Behaviour, FakeEvaluator, Held
 
-from evaluators import contract
-from facets.errors import EvaluationFailed, EvaluatorMisconfigured, EvaluatorUnavailable, InvalidAnswer
-from streams import calls
-from streams.breaker import Ticket
+from facetline.evaluators import contract
+from facetline.facets.errors import EvaluationFailed, EvaluatorMisconfigured, EvaluatorUnavailable, InvalidAnswer
+from facetline.streams.classify import call as calls
+from facetline.streams.classify.circuit_breaker import Ticket
 
 
 def call(evaluator: FakeEvaluator, *, lease_s: float = 60.0, **limits: Any) -> calls.Call:
@@ -36,7 +36,7 @@ async def test_what_may_pass_is_trouble(raised: Exception, reason: str):
     """Passing failures keep their reason, or the nearest one there is, the provider's wish, and whose account it is."""
     verdict = await calls.ask(call(FakeEvaluator(raised)))
 
-    assert isinstance(verdict, calls.Trouble)
+    assert isinstance(verdict, calls.TransientFailure)
     assert verdict.reason == reason
     assert verdict.misconfigured == isinstance(raised, EvaluatorMisconfigured)
     assert verdict.retry_after_s == getattr(raised, "retry_after_s", None)
@@ -67,7 +67,7 @@ async def test_a_wish_that_is_no_number_is_left_out():
 
     verdict = await calls.ask(call(FakeEvaluator(EvaluatorUnavailable("no", retry_after_s=wish))))
 
-    assert isinstance(verdict, calls.Trouble)
+    assert isinstance(verdict, calls.TransientFailure)
     assert verdict.retry_after_s is None
 
 
@@ -76,7 +76,7 @@ async def test_a_call_has_a_wall_clock_limit():
     began_s = time.monotonic()
     verdict = await calls.ask(call(FakeEvaluator(Held()), call_s=0.05))
 
-    assert isinstance(verdict, calls.Trouble)
+    assert isinstance(verdict, calls.TransientFailure)
     assert verdict.reason == "timeout"
     assert time.monotonic() - began_s < 3
 
@@ -87,8 +87,8 @@ async def test_a_call_that_could_outlive_its_lease_is_not_made():
     expired = call(evaluator, lease_s=-1.0)
     nearly = call(evaluator, lease_s=4.9)
 
-    assert await calls.ask(expired) == calls.Unasked()
-    assert await calls.ask(nearly) == calls.Unasked()
+    assert await calls.ask(expired) == calls.NotStarted()
+    assert await calls.ask(nearly) == calls.NotStarted()
     assert evaluator.history == []
     assert (expired.started_s, nearly.started_s) == (None, None)
 
@@ -137,7 +137,7 @@ async def test_a_call_cut_off_before_anything_was_sent_was_none(sent: bool):
         await task
 
     assert (made.started_s is not None) == sent
-    assert calls.spent_on(made, calls.CutOff()) == (calls.UNHEARD if sent else None)
+    assert calls.spent_on(made, calls.Cancelled()) == (calls.UNHEARD if sent else None)
 
 
 @pytest.mark.parametrize("words", ["\0" * 3, "\ud800", "long " * 1000])

@@ -9,8 +9,8 @@ from fake_evaluator import FakeEvaluator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from facets.errors import Spent
-from streams import charges
+from facetline.facets.errors import Spent
+from facetline.streams.classify import usage as charges
 
 JUNK = st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5) | st.lists(st.integers())
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from evaluators import chat_answers, chat_reply, chat_sheet
-from evaluators.chat_reply import Reply
-from evaluators.token_mass import Token
-from facets import questions
-from facets.answers import BooleanAnswer, ChoiceAnswer, ScoreAnswer
-from facets.errors import EvaluationFailed, EvaluatorUnavailable, InvalidAnswer
-from facets.questions import Question
+from facetline.evaluators.chat import answers, question_codes
+from facetline.evaluators.chat import reply as chat_reply
+from facetline.evaluators.chat.logprobs import Token
+from facetline.evaluators.chat.reply import Reply
+from facetline.facets import questions
+from facetline.facets.answers import BooleanAnswer, ChoiceAnswer, ScoreAnswer
+from facetline.facets.errors import EvaluationFailed, EvaluatorUnavailable, InvalidAnswer
+from facetline.facets.questions import Question
 
 QUESTIONS: dict[str, Question] = {
     "severity": questions.score(ask="?", levels=["cosmetic", "annoying", "blocked"]),
@@ -29,14 +30,14 @@ def token(text: str, chances: dict[str, float]) -> Token:
     return Token(text, {"token": text, "logprob": None, "top_logprobs": top})
 
 
-def sheet(*, letters: bool = False, sure: bool = False) -> chat_sheet.Sheet:
+def sheet(*, letters: bool = False, sure: bool = False) -> question_codes.Sheet:
     """Return the questions' sheet."""
-    return chat_sheet.sheet_of(QUESTIONS, order=chat_sheet.fixed, letters=letters, sure=sure)
+    return question_codes.sheet_of(QUESTIONS, order=question_codes.fixed, letters=letters, sure=sure)
 
 
 def said(text: str, **how: bool) -> dict[str, Any]:
     """Return the answers in a reply without token probabilities."""
-    return chat_answers.answers(Reply(text), sheet(**how))
+    return answers.answers(Reply(text), sheet(**how))
 
 
 def with_value(key: str, value: str) -> str:
@@ -125,25 +126,25 @@ def test_what_is_no_answer_is_refused(key: str, value: str):
 def test_a_text_that_could_mean_two_options_is_refused():
     """Other letters are no guess: keys that differ in case only are told apart exactly or not at all."""
     asked: dict[str, Question] = {"topic": questions.choice(ask="?", options={"Go": "", "go": "", "ß": "", "ss": ""})}
-    lines = chat_sheet.sheet_of(asked, order=chat_sheet.fixed, letters=False, sure=False)
+    lines = question_codes.sheet_of(asked, order=question_codes.fixed, letters=False, sure=False)
 
-    assert chat_answers.read('{"q0": "go"}', lines)["topic"].meaning == "go"
+    assert answers.read('{"q0": "go"}', lines)["topic"].meaning == "go"
     for text in ("GO", " go", "SS"):
         with pytest.raises(InvalidAnswer, match="topic"):
-            chat_answers.read(json.dumps({"q0": text}), lines)
+            answers.read(json.dumps({"q0": text}), lines)
 
 
 def test_a_code_in_the_other_case_is_its_own_code():
     """With more than 26 options "a" and "A" are two codes, and each is taken as it stands."""
     options = {f"option_{number:02}": "" for number in range(30)}
-    lines = chat_sheet.sheet_of(
-        {"t": questions.choice(ask="?", options=options)}, order=chat_sheet.fixed, letters=False, sure=False
+    lines = question_codes.sheet_of(
+        {"t": questions.choice(ask="?", options=options)}, order=question_codes.fixed, letters=False, sure=False
     )
 
-    assert chat_answers.read('{"q0": "a"}', lines)["t"].meaning == "option_26"
-    assert chat_answers.read('{"q0": "A"}', lines)["t"].meaning == "option_00"
+    assert answers.read('{"q0": "a"}', lines)["t"].meaning == "option_26"
+    assert answers.read('{"q0": "A"}', lines)["t"].meaning == "option_00"
     with pytest.raises(InvalidAnswer):
-        chat_answers.read('{"q0": " a"}', lines)
+        answers.read('{"q0": " a"}', lines)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +232,7 @@ def test_tokens_give_distributions_means_and_confidence():
     reply = spelled(
         "2", "B", "F", q0={"2": 0.6, "1": 0.2, "0": 0.2}, q1={"B": 0.8, "A": 0.1}, q2={"F": 0.75, "T": 0.25}
     )
-    found = chat_answers.answers(reply, sheet(letters=True))
+    found = answers.answers(reply, sheet(letters=True))
 
     assert found["severity"].probabilities == {"0": 0.2, "1": 0.2, "2": 0.6}
     assert (found["severity"].score, found["severity"].confidence) == (pytest.approx(1.4), 0.6)
@@ -244,22 +245,22 @@ def test_a_boolean_letter_without_its_probability_is_undecided():
     text = '{"q0":"2","q1":"B","q2":"T"}'
 
     for reply in (Reply(text), spelled("2", "B", "T", q2={"T": 0.6}), Reply(text.replace('"T"', "true"))):
-        with pytest.raises(chat_answers.Undecided):
-            chat_answers.answers(reply, sheet(letters=True))
+        with pytest.raises(answers.Undecided):
+            answers.answers(reply, sheet(letters=True))
 
 
 def test_a_label_in_place_of_a_code_has_no_share():
     """The probability of a label's first token is not the option's."""
     reply = spelled("2", "billing", "T", q1={"billing": 0.99})
 
-    assert chat_answers.answers(reply, sheet(letters=True))["topic"] == ChoiceAnswer(choice="billing")
+    assert answers.answers(reply, sheet(letters=True))["topic"] == ChoiceAnswer(choice="billing")
 
 
 def test_tokens_that_spell_another_reply_are_not_used():
     """Without the tokens of this very text there is no confidence, and the answer stands."""
     reply = Reply(json.dumps(GOOD), [token("B", {"B": 1.0})])
 
-    assert chat_answers.answers(reply, sheet())["topic"] == ChoiceAnswer(choice="billing")
+    assert answers.answers(reply, sheet())["topic"] == ChoiceAnswer(choice="billing")
 
 
 def test_the_text_of_a_completion_is_its_only_choices():

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from evaluators import chat_prompt, chat_shapes, chat_sheet
-from evaluators.chat_settings import Settings, settings_from_table
-from evaluators.chat_shapes import Mode
-from facets import questions
-from facets.questions import Question
+from facetline.evaluators.chat import prompt, question_codes, request_modes
+from facetline.evaluators.chat.request_modes import Mode
+from facetline.evaluators.chat.settings import Settings, settings_from_table
+from facetline.facets import questions
+from facetline.facets.questions import Question
 
 QUESTIONS: dict[str, Question] = {
     "topic": questions.choice(ask="?", options={f"option_{number}": "" for number in range(6)}),
@@ -30,15 +30,15 @@ def refusal(words: str, status: int = 400, **more: Any) -> Exception:
 
 def request(mode: Mode) -> dict[str, Any]:
     """Return the request in a mode, without its messages."""
-    sheet = chat_sheet.sheet_of(QUESTIONS, order=chat_sheet.fixed, letters=mode.with_letters, sure=False)
-    made = chat_shapes.request(mode, chat_prompt.prompt_of(sheet), body="the body", nonce="7f3a")
+    sheet = question_codes.sheet_of(QUESTIONS, order=question_codes.fixed, letters=mode.with_letters, sure=False)
+    made = request_modes.request(mode, prompt.prompt_of(sheet), body="the body", nonce="7f3a")
     return {name: part for name, part in made.items() if name != "messages"}
 
 
 def messages(mode: Mode) -> list[dict[str, str]]:
     """Return the messages in a mode."""
-    sheet = chat_sheet.sheet_of(QUESTIONS, order=chat_sheet.fixed, letters=mode.with_letters, sure=False)
-    made = chat_shapes.request(mode, chat_prompt.prompt_of(sheet), body="the body", nonce="7f3a")
+    sheet = question_codes.sheet_of(QUESTIONS, order=question_codes.fixed, letters=mode.with_letters, sure=False)
+    made = request_modes.request(mode, prompt.prompt_of(sheet), body="the body", nonce="7f3a")
     return list(made["messages"])
 
 
@@ -86,8 +86,8 @@ def test_without_a_system_role_the_instructions_lead_the_message():
 def test_more_options_than_alternatives_ask_for_the_most():
     """No provider gives more than 20."""
     many: dict[str, Question] = {"t": questions.choice(ask="?", options={f"o{number}": "" for number in range(40)})}
-    sheet = chat_sheet.sheet_of(many, order=chat_sheet.fixed, letters=True, sure=False)
-    made = chat_shapes.request(Mode(), chat_prompt.prompt_of(sheet), body="b", nonce="n")
+    sheet = question_codes.sheet_of(many, order=question_codes.fixed, letters=True, sure=False)
+    made = request_modes.request(Mode(), prompt.prompt_of(sheet), body="b", nonce="n")
 
     assert made["top_logprobs"] == 20
     assert request(Mode(logprobs=3))["top_logprobs"] == 3
@@ -112,7 +112,7 @@ def test_more_options_than_alternatives_ask_for_the_most():
 )
 def test_a_refusal_names_its_part(words: str, part: str):
     """Words of providers and of litellm point at the one part that has to go."""
-    assert chat_shapes.refused_part(refusal(words), Mode()) == part
+    assert request_modes.refused_part(refusal(words), Mode()) == part
 
 
 @pytest.mark.parametrize(
@@ -134,13 +134,13 @@ def test_a_refusal_names_its_part(words: str, part: str):
 )
 def test_only_what_was_asked_for_can_be_refused(mode: Mode, words: str, part: str | None):
     """A refusal of something that is not in the request is about something else."""
-    assert chat_shapes.refused_part(refusal(words), mode) == part
+    assert request_modes.refused_part(refusal(words), mode) == part
 
 
 @pytest.mark.parametrize("status", [401, 402, 403, 408, 413, 429, 500, 502, 503, 529])
 def test_other_troubles_are_no_refusals(status: int):
     """Keys, quotas, rates and outages are never answered by asking for less, whatever their words."""
-    assert chat_shapes.refused_part(refusal("logprobs, temperature, response_format", status), Mode()) is None
+    assert request_modes.refused_part(refusal("logprobs, temperature, response_format", status), Mode()) is None
 
 
 def test_a_missing_model_is_no_refusal():
@@ -149,28 +149,28 @@ def test_a_missing_model_is_no_refusal():
     routed = refusal("No endpoints found that support the provided 'response_format' value", 404)
     named = refusal("openai/json-tool-1 cannot do that", model="openai/json-tool-1")
 
-    assert chat_shapes.refused_part(gone, Mode()) is None
-    assert chat_shapes.refused_part(routed, Mode()) == "shape"
-    assert chat_shapes.refused_part(named, Mode(shape="tool")) is None
+    assert request_modes.refused_part(gone, Mode()) is None
+    assert request_modes.refused_part(routed, Mode()) == "shape"
+    assert request_modes.refused_part(named, Mode(shape="tool")) is None
 
 
 def test_broken_probabilities_are_a_refusal_of_them():
     """A server that cannot write minus infinity says so with a 500: ask it without."""
     error = refusal("Out of range float values are not JSON compliant", 500)
 
-    assert chat_shapes.refused_part(error, Mode()) == "logprobs"
-    assert chat_shapes.refused_part(error, Mode(logprobs=None)) is None
+    assert request_modes.refused_part(error, Mode()) == "logprobs"
+    assert request_modes.refused_part(error, Mode(logprobs=None)) is None
 
 
 def test_litellm_refuses_before_anything_is_sent():
     """Its own error needs no status, and the error's parameter counts as its first word."""
     error = UnsupportedParamsError("openai does not support parameters: ['temperature'], for model=x")
 
-    assert chat_shapes.before_sending(error)
-    assert chat_shapes.refused_part(error, Mode()) == "temperature"
-    assert not chat_shapes.before_sending(refusal("temperature"))
-    assert chat_shapes.refused_part(refusal("not supported", param="response_format"), Mode()) == "shape"
-    assert chat_shapes.refused_part(None, Mode()) is None
+    assert request_modes.before_sending(error)
+    assert request_modes.refused_part(error, Mode()) == "temperature"
+    assert not request_modes.before_sending(refusal("temperature"))
+    assert request_modes.refused_part(refusal("not supported", param="response_format"), Mode()) == "shape"
+    assert request_modes.refused_part(None, Mode()) is None
 
 
 def test_shapes_go_down_to_text_and_no_further():
@@ -179,7 +179,7 @@ def test_shapes_go_down_to_text_and_no_further():
     shapes = []
     while mode is not None:
         shapes.append(mode.shape)
-        mode = chat_shapes.without(mode, "shape")
+        mode = request_modes.without(mode, "shape")
 
     assert shapes == ["schema", "tool", "json_object", "text"]
 
@@ -188,11 +188,11 @@ def test_shapes_go_down_to_text_and_no_further():
 def test_a_part_goes_once(part: str):
     """What was taken away cannot be refused again, so that a document is asked about a bounded number of times."""
     before = Mode(shape="tool" if part == "parallel" else "schema", reasoning_effort="low", thinking=True)
-    less = chat_shapes.without(before, part)
+    less = request_modes.without(before, part)
 
     assert less is not None
-    assert part in chat_shapes._parts(before)
-    assert part not in chat_shapes._parts(less)
+    assert part in request_modes._parts(before)
+    assert part not in request_modes._parts(less)
 
 
 def test_what_the_table_sets_is_not_taken_away():
@@ -200,16 +200,18 @@ def test_what_the_table_sets_is_not_taken_away():
     settings = Settings(output="tool", logprobs=5, temperature=0.5, reasoning_effort="low")
 
     for part in ("shape", "logprobs", "temperature", "reasoning_effort"):
-        assert chat_shapes.without(settings.first_mode, part) is None
-    assert chat_shapes.without(settings.first_mode, "parallel") is not None
+        assert request_modes.without(settings.first_mode, part) is None
+    assert request_modes.without(settings.first_mode, "parallel") is not None
 
 
 def test_room_for_thoughts_is_given_once():
     """More tokens come after a reply that was cut off, not twice, not where they were refused or the table says."""
-    more = chat_shapes.with_more_tokens(Mode())
+    more = request_modes.with_more_tokens(Mode())
 
     assert more == Mode(thinking=True)
-    assert [chat_shapes.with_more_tokens(mode) for mode in (more, Mode(thinking=False), Mode(tokens=50))] == [None] * 3
+    assert [request_modes.with_more_tokens(mode) for mode in (more, Mode(thinking=False), Mode(tokens=50))] == [
+        None
+    ] * 3
 
 
 def made(**table: Any) -> Settings:
@@ -286,5 +288,5 @@ def test_a_mistake_in_the_table_is_named(table: dict[str, Any], words: str):
 
 def test_errors_without_words_are_no_refusals():
     """Whatever is raised below litellm is judged elsewhere."""
-    assert chat_shapes.refused_part(OSError("logprobs"), Mode()) is None
-    assert chat_shapes.refused_part(refusal("", model=SimpleNamespace()), Mode()) is None
+    assert request_modes.refused_part(OSError("logprobs"), Mode()) is None
+    assert request_modes.refused_part(refusal("", model=SimpleNamespace()), Mode()) is None

@@ -6,9 +6,10 @@ import string
 
 import pytest
 
-from evaluators import chat_prompt, chat_sheet
-from facets import questions
-from facets.questions import Question
+from facetline.evaluators.chat import prompt as chat_prompt
+from facetline.evaluators.chat import question_codes
+from facetline.facets import questions
+from facetline.facets.questions import Question
 
 QUESTIONS: dict[str, Question] = {
     "topic": questions.choice(ask="What about?", options={"outage": "It is down", "billing": "Money", "other": ""}),
@@ -17,14 +18,14 @@ QUESTIONS: dict[str, Question] = {
 }
 
 
-def sheet(asked: dict[str, Question] = QUESTIONS, *, letters: bool = True, sure: bool = False) -> chat_sheet.Sheet:
+def sheet(asked: dict[str, Question] = QUESTIONS, *, letters: bool = True, sure: bool = False) -> question_codes.Sheet:
     """Return a sheet in the fixed order."""
-    return chat_sheet.sheet_of(asked, order=chat_sheet.fixed, letters=letters, sure=sure)
+    return question_codes.sheet_of(asked, order=question_codes.fixed, letters=letters, sure=sure)
 
 
 def codes_of(count: int) -> list[str]:
     """Return the codes of so many options with harmless names."""
-    return chat_sheet.option_codes([f"option_{number}" for number in range(count)])
+    return question_codes.option_codes([f"option_{number}" for number in range(count)])
 
 
 def test_questions_and_options_have_short_codes():
@@ -62,7 +63,7 @@ def test_capital_letters_come_first():
 @pytest.mark.parametrize("options", [["a", "B", "other"], [*string.ascii_lowercase], ["AA", *map(str, range(60))]])
 def test_no_code_is_an_options_key(options: list[str]):
     """A reply that names a key instead of a code can be told from one that names a code."""
-    codes = chat_sheet.option_codes(options)
+    codes = question_codes.option_codes(options)
 
     assert not {code.casefold() for code in codes} & {option.casefold() for option in options}
     assert len(set(codes)) == len(options)
@@ -72,11 +73,11 @@ def test_a_permutation_is_the_documents_own():
     """A document's options come in the same order at every asking; over documents and seeds every order comes up."""
     topic = QUESTIONS["topic"]
     orders = [
-        tuple(chat_sheet.permuted(seed, f"t{number}")("topic", topic.options))  # type: ignore[union-attr]
+        tuple(question_codes.permuted(seed, f"t{number}")("topic", topic.options))  # type: ignore[union-attr]
         for seed in (0, 1)
         for number in range(40)
     ]
-    again = [tuple(chat_sheet.permuted(0, f"t{number}")("topic", sorted(topic.options))) for number in range(40)]  # type: ignore[union-attr]
+    again = [tuple(question_codes.permuted(0, f"t{number}")("topic", sorted(topic.options))) for number in range(40)]  # type: ignore[union-attr]
 
     assert again == orders[:40]
     assert orders[:40] != orders[40:]
@@ -85,7 +86,7 @@ def test_a_permutation_is_the_documents_own():
 
 def test_a_permutation_keeps_codes_and_scales():
     """Letters stay in place while options move below them; the levels of a score never move."""
-    moved = chat_sheet.sheet_of(QUESTIONS, order=chat_sheet.permuted(0, "t3"), letters=True, sure=False)
+    moved = question_codes.sheet_of(QUESTIONS, order=question_codes.permuted(0, "t3"), letters=True, sure=False)
     severity, topic, _ = moved
 
     assert list(topic.codes) == ["A", "B", "C"]

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from facets import client_calls, errors, telling
-from facets.api import problems
-from facets.api.problem_types import KINDS
-from facets.client import AsyncClient, Client
-from facets.client_calls import Call, Lost, Patience, Pause, Reply
-from facets.client_memory import WRITES_MAX, Memory, base_url, is_loopback
+from facetline.facets import errors, public_messages
+from facetline.facets.api import problems
+from facetline.facets.api.problem_types import KINDS
+from facetline.facets.client import calls
+from facetline.facets.client.calls import Call, Lost, Patience, Pause, Reply
+from facetline.facets.client.client import AsyncClient, Client
+from facetline.facets.client.memory import WRITES_MAX, Memory, base_url, is_loopback
 
 CALL = Call("PUT", "/v1/documents/t/1", key="k1")
 OK = Reply(200, {}, b'{"a": 1}')
@@ -26,7 +27,7 @@ BUSY = Reply(503, {"retry-after": "2"}, b'{"type": "/v1/problems/busy", "detail"
 def talked(came: list[Reply | Lost], *, timeout_s: float = 30.0) -> tuple[list[Call | Pause], Any]:
     """Return the steps of a talk whose tries end so, and its end: a value or an error."""
     now = [0.0]
-    steps = client_calls.talk(CALL, Patience(timeout_s, 0.0, random.Random(1)), lambda: now[0])  # noqa: S311 (jitter)
+    steps = calls.talk(CALL, Patience(timeout_s, 0.0, random.Random(1)), lambda: now[0])  # noqa: S311 (jitter)
     taken: list[Call | Pause] = []
     answers = iter(came)
     step = next(steps)
@@ -64,7 +65,7 @@ def test_a_lost_reply_is_asked_for_again():
     taken, error = talked([Lost("gone")] * 9)
 
     pauses = [step.seconds for step in taken if isinstance(step, Pause)]
-    assert taken.count(CALL) == client_calls.TRIES_MAX
+    assert taken.count(CALL) == calls.TRIES_MAX
     assert all(later > sooner for sooner, later in zip(pauses[::2], pauses[2::2], strict=False))
     assert isinstance(error, errors.ServerUnavailable)
     assert error.message == "gone"
@@ -120,10 +121,10 @@ RAISED = [
 def test_errors_come_back_as_they_were(raised: errors.PipelineError):
     """An error of the node arrives at the client as the same class, with its fields and what others are told of it."""
     problem = problems.of_error(raised)
-    found = client_calls.error_of(Reply(problem.status, {}, problems.encoded(problem.members("/v1/x"))))
+    found = calls.error_of(Reply(problem.status, {}, problems.encoded(problem.members("/v1/x"))))
 
     assert type(found) is type(raised)
-    assert found.message == telling.said(raised)
+    assert found.message == public_messages.said(raised)
     for field in ("allowed", "line", "column", "reason", "code"):
         assert getattr(found, field, None) == getattr(raised, field, None)
 
@@ -132,7 +133,7 @@ def test_errors_come_back_as_they_were(raised: errors.PipelineError):
 def test_every_problem_is_an_error_of_its_duty(kind: Any):
     """Every kind of problem is an error to the client: above 500 one that may pass, below one that will not."""
     body = json.dumps({"type": kind.type, "title": kind.title, "status": kind.status, "detail": "why"}).encode()
-    found = client_calls.error_of(Reply(kind.status, {}, body))
+    found = calls.error_of(Reply(kind.status, {}, body))
 
     assert found.message == "why"
     assert isinstance(found, errors.TransientError if kind.status >= 500 else errors.PermanentError)
@@ -151,7 +152,7 @@ def test_every_problem_is_an_error_of_its_duty(kind: Any):
 def test_other_servers_are_no_puzzle(reply: Reply, said: str):
     """What is no reply of ours is an error that shows what came, a bounded part of it."""
     with pytest.raises(errors.PipelineError) as raised:
-        client_calls.value_of(reply)
+        calls.value_of(reply)
 
     assert said in raised.value.message
     assert len(raised.value.message) < 400
@@ -235,14 +236,14 @@ def test_memory_can_be_off_and_forgotten():
 )
 def test_uris_are_encoded_once(uri: str, path: str):
     """A uri of any letters is one address."""
-    assert client_calls.document(uri) == path
+    assert calls.document(uri) == path
 
 
 @pytest.mark.parametrize("uri", ["", "a//b", "../x", "a\nb", "\ud800"])
 def test_what_is_no_uri_is_not_sent(uri: str):
     """A uri that no server takes is refused before anything is sent."""
     with pytest.raises(errors.InvalidEvent):
-        client_calls.document(uri)
+        calls.document(uri)
 
 
 @pytest.mark.parametrize(
@@ -251,4 +252,4 @@ def test_what_is_no_uri_is_not_sent(uri: str):
 def test_what_is_no_json_is_not_sent(content: dict[str, Any]):
     """A body that is no JSON is refused before anything is sent."""
     with pytest.raises(errors.InvalidQuery):
-        client_calls.encoded(content)
+        calls.encoded(content)

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from facets import collections, names, question_sets
-from facets.collections import collection_from_table, define_collection
-from facets.errors import InvalidDefinition
-from facets.questions import boolean, choice, score
+from facetline.facets import collections
+from facetline.facets.collections import collection_from_table, define_collection
+from facetline.facets.errors import InvalidDefinition
+from facetline.facets.questions import boolean, choice, score
+from facetline.facets.schema import names, question_sets
 
 TOPIC = choice(ask="About?", options={"billing": "Charges", "other": "None of these"})
 TICKETS: Mapping[str, Any] = {

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from documented import ROOT
 
-from streams.settings import Settings
+from facetline.streams.settings import Settings
 
 TEXT = (ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8")
 COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)

@@ -4,7 +4,8 @@ import subprocess
 import sys
 
 SHOWN = """
-from facets import connecting, database
+from facetline.facets import duckdb_connection as connecting
+from facetline.facets.view import database
 ASKED = "SELECT current_setting('enable_progress_bar')"
 plain, view = connecting.connect({"threads": 1}), database.open_private(None, ())
 for each in (plain, plain.cursor(), view, view.cursor()):

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from streams import csv_records
-from streams.csv_records import CsvFile, Refusal
-from streams.text_files import InvalidFile
+from facetline.streams.files import csv_records
+from facetline.streams.files.csv_records import CsvFile, Refusal
+from facetline.streams.files.text_files import InvalidFile
 
 
 def read(text: str | bytes, **options: str) -> tuple[list[str], list[tuple[int, int, list[str] | None]]]:

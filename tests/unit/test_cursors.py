@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import searched
 
-from facets import cursors, tables
-from facets.errors import InvalidCursor
+from facetline.facets.errors import InvalidCursor
+from facetline.facets.search import cursors
+from facetline.facets.table import tables
 
 TABLE = tables.table_of(searched.definition())
 SORT = ("-severity", "state_due", "topic")

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from facets import errors
-from streams import data_lock
+from facetline.facets import errors
+from facetline.streams import local_server
 
 HOLDING = """
 import sys
 from pathlib import Path
-from streams import data_lock
+from facetline.streams import local_server as data_lock
 with data_lock.locked(Path(sys.argv[1])) as lock:
     lock.tell("http://127.0.0.1:1", "s")
     print("held", flush=True)
@@ -24,41 +24,41 @@ with data_lock.locked(Path(sys.argv[1])) as lock:
 
 def test_a_holder_is_found_and_its_second_refused(tmp_path: Path):
     """While a folder is held its address and secret are found, and nobody else gets it."""
-    with data_lock.locked(tmp_path / "new") as lock:
-        assert data_lock.holder(tmp_path / "new") is None  # it has not told where it is yet
+    with local_server.locked(tmp_path / "new") as lock:
+        assert local_server.holder(tmp_path / "new") is None  # it has not told where it is yet
         lock.tell("http://127.0.0.1:8080", "store-1")
 
-        found = data_lock.holder(tmp_path / "new")
+        found = local_server.holder(tmp_path / "new")
 
         assert found is not None
         assert (found.url, found.secret, found.store_id) == ("http://127.0.0.1:8080", lock.secret, "store-1")
         assert lock.secret not in repr(found)
-        with pytest.raises(errors.Conflict, match=r"http://127\.0\.0\.1:8080"), data_lock.locked(tmp_path / "new"):
+        with pytest.raises(errors.Conflict, match=r"http://127\.0\.0\.1:8080"), local_server.locked(tmp_path / "new"):
             pass
-    assert data_lock.holder(tmp_path / "new") is None
+    assert local_server.holder(tmp_path / "new") is None
 
 
 def test_who_only_looks_is_no_server(tmp_path: Path):
     """A command that looks whether a folder is served has the lock for a moment; a server that starts then waits."""
-    (tmp_path / data_lock.NAME).touch()
-    looking = (tmp_path / data_lock.NAME).open()
+    (tmp_path / local_server.NAME).touch()
+    looking = (tmp_path / local_server.NAME).open()
     fcntl.flock(looking, fcntl.LOCK_SH)
     gone = threading.Timer(0.05, looking.close)
     gone.start()
 
-    with data_lock.locked(tmp_path) as lock:
+    with local_server.locked(tmp_path) as lock:
         lock.tell("http://127.0.0.1:8080", "store-1")
-        assert data_lock.holder(tmp_path) is not None
+        assert local_server.holder(tmp_path) is not None
     gone.join()
 
 
 def test_each_run_has_a_secret_of_its_own(tmp_path: Path):
     """A secret opens one run of a server; and the file is its owner's alone."""
-    with data_lock.locked(tmp_path) as first:
+    with local_server.locked(tmp_path) as first:
         pass
-    with data_lock.locked(tmp_path) as second:
+    with local_server.locked(tmp_path) as second:
         assert first.secret != second.secret
-        assert (tmp_path / data_lock.NAME).stat().st_mode & 0o777 == 0o600
+        assert (tmp_path / local_server.NAME).stat().st_mode & 0o777 == 0o600
 
 
 def test_a_killed_holder_holds_nothing(tmp_path: Path):
@@ -68,27 +68,27 @@ def test_a_killed_holder_holds_nothing(tmp_path: Path):
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        alive = data_lock.holder(tmp_path)
+        alive = local_server.holder(tmp_path)
         process.kill()
         process.wait()
 
     assert alive is not None
     assert alive.pid == process.pid
-    assert "http" in (tmp_path / data_lock.NAME).read_text()
-    assert data_lock.holder(tmp_path) is None
-    with data_lock.locked(tmp_path):
-        assert (tmp_path / data_lock.NAME).read_text() == ""
+    assert "http" in (tmp_path / local_server.NAME).read_text()
+    assert local_server.holder(tmp_path) is None
+    with local_server.locked(tmp_path):
+        assert (tmp_path / local_server.NAME).read_text() == ""
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"url": 1}', "\0\0"])
 def test_a_file_that_says_nothing_sensible_is_no_holder(tmp_path: Path, content: str):
     """Whatever stands in the file, a held folder without an address has no holder that commands could ask."""
-    with data_lock.locked(tmp_path):
-        (tmp_path / data_lock.NAME).write_text(content)
+    with local_server.locked(tmp_path):
+        (tmp_path / local_server.NAME).write_text(content)
 
-        assert data_lock.holder(tmp_path) is None
+        assert local_server.holder(tmp_path) is None
 
 
 def test_no_folder_has_no_holder(tmp_path: Path):
     """A folder that is not there is held by nobody."""
-    assert data_lock.holder(tmp_path / "none") is None
+    assert local_server.holder(tmp_path / "none") is None

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from facets import definitions, documents
-from facets.collections import define_collection
-from facets.definitions import Definition, Definitions
-from facets.errors import InvalidDefinition, InvalidEvent
-from facets.questions import Question, boolean, choice, score
+from facetline.facets import definitions, documents
+from facetline.facets.collections import define_collection
+from facetline.facets.definitions import Definition, Definitions
+from facetline.facets.errors import InvalidDefinition, InvalidEvent
+from facetline.facets.questions import Question, boolean, choice, score
 
 QUESTIONS: Mapping[str, Question] = {
     "topic": choice(ask="About?", options={"billing": "Charges", "other": "None of these"}),

@@ -16,9 +16,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from streams.metrics import CATALOGUE
-from streams.node_metrics import SERVED
-from streams.settings import Settings
+from facetline.streams.monitor.metrics import CATALOGUE
+from facetline.streams.serve.metrics import SERVED
+from facetline.streams.settings import Settings
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 DASHBOARD = DEPLOY / "grafana" / "facetline.json"

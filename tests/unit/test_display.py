@@ -14,7 +14,7 @@ from hostile import ACTS, READABLE, harmful
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from facets import display
+from facetline.facets import display
 
 ANY = st.text(st.characters(), max_size=60)
 HIDING = st.text(st.sampled_from(ACTS + READABLE + "ab\\"), max_size=60)
@@ -115,7 +115,7 @@ def test_data_is_shown_with_its_names():
 
 LOG = """
 import logging, structlog
-from streams import logs
+from facetline.streams import logs
 from hostile import ACTS, READABLE
 logs.configure("warning", STYLE)
 structlog.get_logger().warning("document_failed", reason=ACTS, uri=READABLE, parts=[ACTS], error=ValueError(ACTS))

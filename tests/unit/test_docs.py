@@ -17,12 +17,16 @@ import jsonschema
 import pytest
 from documented import PAGES, ROOT, Block
 
-from evaluators import factory
-from facets import collections, errors, names, question_sets, states
-from facets.documents import DocumentReason, EventReason, Status
-from storage.turns import ItemState
-from streams import calls, events, failpoints, project, topics
-from streams.settings import KafkaSettings, load_settings
+from facetline.evaluators import factory
+from facetline.facets import collections, errors
+from facetline.facets.documents import DocumentReason, EventReason, Status
+from facetline.facets.schema import names, question_sets, states
+from facetline.storage.jobs.decisions import ItemState
+from facetline.streams import failpoints, project
+from facetline.streams.classify import call
+from facetline.streams.kafka import topics
+from facetline.streams.settings import KafkaSettings, load_settings
+from facetline.streams.wire import codec
 
 REFERENCE = documented.text_of("docs/reference.md")
 
@@ -48,10 +52,10 @@ def error_names() -> list[str]:
 
 def header_names() -> list[str]:
     """Every header that the wire reads or writes."""
-    source = inspect.getsource(events)
-    read = set(re.findall(r'"(ce_\w+)"', source)) | {events.ORIGIN_HEADER, events.DEADLINE_HEADER, "traceparent"}
-    said = re.findall(r'^        "(\w+)": letter\.', inspect.getsource(events.encode_dead_letter), re.MULTILINE)
-    return sorted(read | {events.ERROR_HEADER + name for name in said})
+    source = inspect.getsource(codec)
+    read = set(re.findall(r'"(ce_\w+)"', source)) | {codec.ORIGIN_HEADER, codec.DEADLINE_HEADER, "traceparent"}
+    said = re.findall(r'^        "(\w+)": letter\.', inspect.getsource(codec.encode_dead_letter), re.MULTILINE)
+    return sorted(read | {codec.ERROR_HEADER + name for name in said})
 
 
 def keys() -> list[str]:
@@ -125,7 +129,7 @@ def test_every_header_is_explained(header: str):
     assert f"`{header}`" in REFERENCE
 
 
-@pytest.mark.parametrize("kind", [events.WRITTEN, events.DELETED, events.FACETS])
+@pytest.mark.parametrize("kind", [codec.WRITTEN, codec.DELETED, codec.FACETS])
 def test_every_type_of_event_is_explained(kind: str):
     """Each `ce_type` is named in docs/reference.md."""
     assert f"`{kind}`" in REFERENCE
@@ -168,7 +172,7 @@ def test_state_types_are_listed():
 
 def test_limits_have_the_meaning_that_the_code_gives_them():
     """The documented lease margin and defaults are the code's."""
-    limits = calls.CallLimits()
+    limits = call.CallLimits()
 
     assert f"| `call_s` | `{limits.call_s:g}` |" in REFERENCE
     assert set(GENERATE.MEANINGS) == set(project.LIMITS)
@@ -177,7 +181,7 @@ def test_limits_have_the_meaning_that_the_code_gives_them():
 def test_the_record_on_the_page_fits_its_schema():
     """The example of a facets record is one that the schema allows."""
     (example,) = documented.blocks("docs/reference.md", "json")
-    schema = json.loads((ROOT / "docs" / "schemas" / f"{events.FACETS}.json").read_text())
+    schema = json.loads((ROOT / "docs" / "schemas" / f"{codec.FACETS}.json").read_text())
 
     jsonschema.Draft202012Validator(schema).validate(json.loads(example.text))
 
@@ -273,7 +277,7 @@ def test_every_promise_has_its_code_and_its_tests(number: int):
     """Each of the eight promises says by which code it is kept and which tests prove it."""
     (section,) = re.findall(rf"^### {number}\. .*?(?=^##)", GUARANTEES, re.DOTALL | re.MULTILINE)
 
-    assert re.search(r"`(facets|evaluators|storage|streams)/\w+\.py", section)
+    assert re.search(r"`(facets|evaluators|storage|streams)/[\w/]+\.py", section)
     assert len(re.findall(r"`tests/[\w/]+\.py::\w+`", section)) >= 2
 
 
@@ -305,7 +309,7 @@ def test_log_events_to_watch_exist():
     told = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     source = "".join(
         path.read_text(encoding="utf-8")
-        for path in [*ROOT.glob("streams/*.py"), *ROOT.glob("storage/*.py"), *ROOT.glob("facets/**/*.py")]
+        for path in [file for package in ("streams", "storage", "facets") for file in ROOT.glob(f"{package}/**/*.py")]
     )
 
     assert len(told) > 10

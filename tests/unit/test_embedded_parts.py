@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluators import calibration, fit, similarity, windows
-from evaluators.fit import Fit, Likened
-from facets import questions
+from facetline.evaluators.embedded import calibration, chunking, similarity
+from facetline.evaluators.quality import fit
+from facetline.evaluators.quality.fit import Fit, Likened
+from facetline.facets import questions
 
 
 @given(st.integers(0, 400), st.integers(2, 40), st.integers(0, 10), st.integers(1, 9))
@@ -20,7 +21,7 @@ def test_windows_cover_a_text_up_to_where_they_say(length: int, size: int, overl
     overlap = min(overlap, size - 1)
     tokens = list(range(length))
 
-    cut = windows.cut(tokens, size=size, overlap=overlap, pieces_max=pieces_max)
+    cut = chunking.cut(tokens, size=size, overlap=overlap, pieces_max=pieces_max)
     glued = [*cut.pieces[0], *(token for piece in cut.pieces[1:] for token in piece[overlap:])]
     assert glued == tokens[: length - cut.dropped]
     assert len(cut.pieces) <= pieces_max

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.events import Raw
-from streams import event_files
-from streams.event_files import Line, Recorded, Refusal
+from facetline.storage.log.events import Raw
+from facetline.streams.files import kcat
+from facetline.streams.files.kcat import Line, Recorded, Refusal
 
 PLAIN: dict[str, Any] = {
     "topic": "facetline.documents.v1",
@@ -41,14 +41,14 @@ raws = st.builds(
 def read(*lines: bytes | dict[str, Any]) -> list[Line | Refusal]:
     """Read lines as a file."""
     text = [line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n" for line in lines]
-    return list(event_files.read(io.BytesIO(b"".join(text))))
+    return list(kcat.read(io.BytesIO(b"".join(text))))
 
 
 @given(raws, st.none() | st.integers(1, 9), st.sampled_from([None, 0, 1]))
 def test_any_record_survives_its_line(raw: Raw, incarnation: int | None, kind: int | None):
     """Key, value, headers, time and place come back exactly, whatever their bytes are, from one line."""
     recorded = Recorded("a.b", 2, 5, raw, incarnation, kind if raw.timestamp_ms is not None else None)
-    line = event_files.encode(recorded)
+    line = kcat.encode(recorded)
 
     assert line.count("\n") == 1
     assert read(line.encode()) == [Line(1, recorded)]
@@ -57,7 +57,7 @@ def test_any_record_survives_its_line(raw: Raw, incarnation: int | None, kind: i
 def test_a_line_is_what_kcat_prints():
     """Names, order and form are kcat's, so that tools for its output read ours; nothing is added to plain text."""
     raw = Raw(b"tickets/t1", b"1", (("ce_id", b"4711"),), 1764500000000)
-    line = event_files.encode(Recorded("t", 3, 17, raw, None, 1))
+    line = kcat.encode(Recorded("t", 3, 17, raw, None, 1))
 
     assert line == (
         '{"topic":"t","partition":3,"offset":17,"tstype":"logappend","ts":1764500000000,'
@@ -126,7 +126,7 @@ def test_a_damaged_line_says_what_is_wrong(line: Any, said: str):
 
 def test_a_line_that_is_too_long_is_passed():
     """A line beyond the limit is refused, and what follows it is read."""
-    long = b'{"topic": "' + b"x" * event_files.LINE_BYTES_MAX + b'"}\n'
+    long = b'{"topic": "' + b"x" * kcat.LINE_BYTES_MAX + b'"}\n'
 
     refused, line = read(long, PLAIN)
     assert isinstance(refused, Refusal)
@@ -168,12 +168,12 @@ def test_a_pipe_is_read_like_a_file(data: st.DataObject):
     text = json.dumps(PLAIN).encode() + b"\n\n{\n" + json.dumps(PLAIN).encode()
     cuts = sorted({0, len(text), *data.draw(st.lists(st.integers(1, len(text) - 1), max_size=6))})
     pieces = [text[start:end] for start, end in itertools.pairwise(cuts)]
-    found = list(event_files.follow(io.BufferedReader(Pipe(list(pieces)))))
+    found = list(kcat.follow(io.BufferedReader(Pipe(list(pieces)))))
 
-    assert [each for each in found if each is not event_files.IDLE] == read(text)
+    assert [each for each in found if each is not kcat.IDLE] == read(text)
     numbers, come = 0, b""
     for each in found[:-1]:
-        if each is event_files.IDLE:
+        if each is kcat.IDLE:
             come += pieces.pop(0)
             assert numbers == sum(bool(line.strip()) for line in come.split(b"\n")[:-1])
         else:
@@ -182,11 +182,11 @@ def test_a_pipe_is_read_like_a_file(data: st.DataObject):
 
 def test_a_pipes_line_that_is_too_long_is_passed():
     """As in a file, and no more of it is kept than its limit and one read."""
-    long = b"x" * (event_files.LINE_BYTES_MAX + 1)
+    long = b"x" * (kcat.LINE_BYTES_MAX + 1)
     pipe = io.BufferedReader(Pipe([long, b"y\n" + json.dumps(PLAIN).encode() + b"\n"]))
-    refused, line = [each for each in event_files.follow(pipe) if each is not event_files.IDLE]
+    refused, line = [each for each in kcat.follow(pipe) if each is not kcat.IDLE]
 
-    assert refused == Refusal(1, event_files.TOO_LONG)
+    assert refused == Refusal(1, kcat.TOO_LONG)
     assert isinstance(line, Line)
     assert line.number == 2
 

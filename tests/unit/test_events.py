@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import builders
 import pytest
 
-from facets.documents import BODY_BYTES_MAX, STATE_BYTES_MAX, Evaluation, Record, SourceEvent, Status
-from storage import events as judged
-from streams import events
+from facetline.facets.documents import BODY_BYTES_MAX, STATE_BYTES_MAX, Evaluation, Record, SourceEvent, Status
+from facetline.storage.log import events as judged
+from facetline.streams.wire import codec
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
@@ -16,7 +16,7 @@ NOW_MS = int(NOW.timestamp() * 1000)
 
 def decode(raw: judged.Raw, **position: int) -> judged.Event:
     """Decode by the definition of `tickets`."""
-    return events.decode(raw, builders.position(**position), builders.definitions())
+    return codec.decode(raw, builders.position(**position), builders.definitions())
 
 
 def test_bare_json_is_a_write_named_by_its_position() -> None:
@@ -31,7 +31,7 @@ def test_bare_json_is_a_write_named_by_its_position() -> None:
 
 def test_cloud_event_headers_name_the_event() -> None:
     """`ce_source` and `ce_id` are the event's id, wherever it stands in the log."""
-    event = decode(builders.raw(headers={"ce_id": "a", "ce_source": "crm", "ce_type": events.WRITTEN}), offset=9)
+    event = decode(builders.raw(headers={"ce_id": "a", "ce_source": "crm", "ce_type": codec.WRITTEN}), offset=9)
 
     assert (event.source, event.id, event.reason) == ("crm", "a", None)
 
@@ -57,8 +57,8 @@ def test_cloud_event_headers_name_the_event() -> None:
         (builders.raw(value='{"state":{"titel":"x"}}'), "invalid_state", "title"),
         (builders.raw(value='{"state":{"priority":"high"}}'), "invalid_state", "priority"),
         (builders.raw(value=json.dumps({"state": {"title": "x" * STATE_BYTES_MAX}})), "too_large", "state"),
-        (builders.raw(headers={"ce_type": "com.example.other"}), "unknown_type", events.WRITTEN),
-        (builders.raw(value=None, headers={"ce_type": "com.example.other"}), "unknown_type", events.DELETED),
+        (builders.raw(headers={"ce_type": "com.example.other"}), "unknown_type", codec.WRITTEN),
+        (builders.raw(value=None, headers={"ce_type": "com.example.other"}), "unknown_type", codec.DELETED),
         (builders.raw(headers={"ce_id": "x" * 513}), "too_large", "ce_id"),
         (builders.raw(headers={"ce_id": "a\0b"}), "invalid_text", "ce_id"),
         (builders.raw(key=None), "null_key", "no key"),
@@ -66,11 +66,11 @@ def test_cloud_event_headers_name_the_event() -> None:
         (builders.raw(key="tickets//x"), "invalid_uri", "segment"),
         (builders.raw(key="orders/1"), "unknown_collection", "tickets/*"),
         (builders.raw(key="@alice/tickets/1"), "unknown_collection", "scope"),
-        (builders.raw(headers={events.ORIGIN_HEADER: "documents/1/x/2"}), "unknown_type", "topic/incarnation"),
-        (builders.raw(headers={events.ORIGIN_HEADER: "t/1/0/" + "9" * 5_000}), "unknown_type", "topic/incarnation"),
-        (builders.raw(headers={events.ORIGIN_HEADER: f"t/1/0/{2**63}"}), "unknown_type", "topic/incarnation"),
-        (builders.raw(headers={events.DEADLINE_HEADER: "soon"}, timestamp_ms=NOW_MS), "unknown_type", "RFC 3339"),
-        (builders.raw(headers={events.DEADLINE_HEADER: "0001-01-01"}, timestamp_ms=NOW_MS), "unknown_type", "offset"),
+        (builders.raw(headers={codec.ORIGIN_HEADER: "documents/1/x/2"}), "unknown_type", "topic/incarnation"),
+        (builders.raw(headers={codec.ORIGIN_HEADER: "t/1/0/" + "9" * 5_000}), "unknown_type", "topic/incarnation"),
+        (builders.raw(headers={codec.ORIGIN_HEADER: f"t/1/0/{2**63}"}), "unknown_type", "topic/incarnation"),
+        (builders.raw(headers={codec.DEADLINE_HEADER: "soon"}, timestamp_ms=NOW_MS), "unknown_type", "RFC 3339"),
+        (builders.raw(headers={codec.DEADLINE_HEADER: "0001-01-01"}, timestamp_ms=NOW_MS), "unknown_type", "offset"),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 30 else "",
 )
@@ -87,7 +87,7 @@ def test_bad_record_is_an_event_with_its_reason(raw: judged.Raw, reason: str, wo
 def test_tombstone_deletes() -> None:
     """A null value is a delete, with headers or without."""
     bare = decode(builders.raw(value=None))
-    said = decode(builders.raw(value="{}", headers={"ce_type": events.DELETED}))
+    said = decode(builders.raw(value="{}", headers={"ce_type": codec.DELETED}))
 
     assert bare.content is not None
     assert said.content is not None
@@ -107,7 +107,7 @@ def test_header_given_twice_is_refused() -> None:
 @pytest.mark.parametrize(("late_ms", "reason"), [(-1, None), (0, None), (1, "expired")])
 def test_deadline_is_judged_by_the_logs_clock(late_ms: int, reason: str | None) -> None:
     """An event that the broker stamped after its deadline is expired, one at the very moment is not."""
-    message = events.encode_write("tickets/t1", body="x", state=None, source="s", event_id="1", deadline_ms=NOW_MS)
+    message = codec.encode_write("tickets/t1", body="x", state=None, source="s", event_id="1", deadline_ms=NOW_MS)
 
     event = decode(judged.Raw(message.key, message.value, message.headers, NOW_MS + late_ms))
 
@@ -116,7 +116,7 @@ def test_deadline_is_judged_by_the_logs_clock(late_ms: int, reason: str | None) 
 
 def test_late_event_is_asked_after_by_the_digest_of_its_writer() -> None:
     """Whoever sent it polls with the digest from before; a rejection under another one would never be found."""
-    message = events.encode_write("tickets/t1", body="x", state=None, source="s", event_id="1", deadline_ms=NOW_MS)
+    message = codec.encode_write("tickets/t1", body="x", state=None, source="s", event_id="1", deadline_ms=NOW_MS)
 
     sent = decode(judged.Raw(message.key, message.value, message.headers, None))
     late = decode(judged.Raw(message.key, message.value, message.headers, NOW_MS + 1))
@@ -144,7 +144,7 @@ def test_blank_body_is_said_to_be_blank() -> None:
 
 def test_unlessequal_is_taken_from_its_header() -> None:
     """Only `true` asks for the comparison."""
-    message = events.encode_write("tickets/t1", body="x", state=None, source="s", event_id="1", unless_equal=True)
+    message = codec.encode_write("tickets/t1", body="x", state=None, source="s", event_id="1", unless_equal=True)
 
     event = decode(judged.Raw(message.key, message.value, message.headers, None))
 
@@ -173,11 +173,11 @@ def test_dead_letter_keeps_the_bytes_and_says_where_and_why() -> None:
     """Key, value and headers stay byte for byte, headers of ours are added as text."""
     original = judged.Raw(b"\xff", b"\x00\xfe", (("x", b"\x80"), ("x", b"again")), NOW_MS)
 
-    message = events.encode_dead_letter(letter(original))
+    message = codec.encode_dead_letter(letter(original))
 
     assert (message.key, message.value) == (original.key, original.value)
     assert message.headers[:2] == original.headers
-    added = {name.removeprefix(events.ERROR_HEADER): value.decode() for name, value in message.headers[2:]}
+    added = {name.removeprefix(codec.ERROR_HEADER): value.decode() for name, value in message.headers[2:]}
     assert added == {
         "topic": "documents",
         "partition": "3",
@@ -191,10 +191,10 @@ def test_dead_letter_keeps_the_bytes_and_says_where_and_why() -> None:
 
 def test_redriven_event_keeps_id_and_position_and_drops_its_deadline() -> None:
     """What is sent again is judged at its first place in the log, and is not late."""
-    message = events.encode_write("tickets/t1", body="x", state=None, source="s", event_id="1", deadline_ms=NOW_MS)
+    message = codec.encode_write("tickets/t1", body="x", state=None, source="s", event_id="1", deadline_ms=NOW_MS)
     first = judged.Raw(message.key, message.value, message.headers, NOW_MS + 60_000)
 
-    again = events.redrive(letter(first))
+    again = codec.redrive(letter(first))
     event = decode(judged.Raw(again.key, again.value, again.headers, NOW_MS + 90_000), offset=99)
 
     assert event.reason is None
@@ -207,7 +207,7 @@ def test_redriven_bare_event_is_still_named_by_its_first_place() -> None:
     """An event without an id of its own keeps the one that its first place gave it."""
     bare = builders.raw()
 
-    again = events.redrive(letter(bare))
+    again = codec.redrive(letter(bare))
     event = decode(judged.Raw(again.key, again.value, again.headers, None), offset=99)
 
     assert event.id == "2/3/5"
@@ -238,7 +238,7 @@ def record(**changes: object) -> Record:
 
 def test_facets_record_says_all_but_the_body() -> None:
     """The facets topic's value has the fields of the design, and text headers each once."""
-    message = events.encode_record(record())
+    message = codec.encode_record(record())
 
     value = json.loads(message.value or b"")
     names = [name for name, _ in message.headers]
@@ -258,7 +258,7 @@ def test_facets_record_says_all_but_the_body() -> None:
 
 def test_deleted_document_is_a_tombstone_with_its_version() -> None:
     """A deletion on the facets topic has no value, and its version in a header."""
-    message = events.encode_record(record(status=Status.DELETED, facets=None, state=None, evaluation=None))
+    message = codec.encode_record(record(status=Status.DELETED, facets=None, state=None, evaluation=None))
 
     assert message.value is None
     assert ("ce_version", b"3") in message.headers

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from facets import errors
-from facets.explorer import asked, hits, numbers, sessions, sidebar, standing
-from facets.explorer.asked import Asked
-from facets.questions import choice
+from facetline.facets import errors
+from facetline.facets.explorer import formatting, hits, pipeline_strip, search_url, sessions, sidebar
+from facetline.facets.explorer.search_url import Asked
+from facetline.facets.questions import choice
 
 TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\r\n"), min_size=1).filter(str.strip)
 
@@ -19,7 +19,7 @@ TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters=
     st.none() | TEXT.map(str.strip),
     st.none() | st.integers(1, 100).map(lambda each: each / 100),
     st.integers(1, 99),
-    st.lists(TEXT, max_size=asked.BACK_MAX).map(tuple),
+    st.lists(TEXT, max_size=search_url.BACK_MAX).map(tuple),
 )
 def test_address_says_all_of_the_search(
     facets: dict[str, tuple[str, ...]], text: str | None, least: float | None, page: int, back: tuple[str, ...]
@@ -27,7 +27,7 @@ def test_address_says_all_of_the_search(
     """Whatever is asked for comes back from its address as it was."""
     search = Asked("tickets", facets, least, text, "-severity", None, "AAA", page, back)
 
-    assert asked.read("tickets", search.pairs()) == search
+    assert search_url.read("tickets", search.pairs()) == search
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_address_says_all_of_the_search(
 )
 def test_confidence_is_never_rounded_up(given_: float | None, said: str):
     """A confidence is cut to two places: what is not certain never looks so."""
-    assert numbers.confidence(given_) == said
+    assert formatting.confidence(given_) == said
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_confidence_is_never_rounded_up(given_: float | None, said: str):
 )
 def test_percentages_keep_something_from_nothing(share: float, said: str):
     """What is not nothing is not 0 %, what is not everything is not 100 %."""
-    assert numbers.percent(share) == said
+    assert formatting.percent(share) == said
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ def test_percentages_keep_something_from_nothing(share: float, said: str):
 )
 def test_small_money_is_not_nothing(usd: float | None, said: str):
     """An amount below a cent is shown with the places it takes."""
-    assert numbers.usd(usd) == said
+    assert formatting.usd(usd) == said
 
 
 @pytest.mark.parametrize(("span", "said"), [(0.2, "under 1 s"), (42, "42 s"), (600, "10 min"), (9_000, "2 h")])
 def test_spans_are_said_in_their_unit(span: float, said: str):
     """A span of time has the unit that people would use."""
-    assert numbers.seconds(span) == said
+    assert formatting.seconds(span) == said
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_sessions_end_and_are_bounded():
 
 def test_status_line_is_filled_exactly():
     """The pieces of the status line follow each other from 0 to 100."""
-    parts = standing.parts({"indexed": 2, "pending": 1, "failed": 0, "empty": 3})
+    parts = pipeline_strip.parts({"indexed": 2, "pending": 1, "failed": 0, "empty": 3})
 
     assert [part.start for part in parts] == [0.0, 33.33, 50.0, 50.0]
     assert parts[-1].start + parts[-1].share == 100.0
@@ -140,7 +140,7 @@ def test_a_missing_worker_is_a_warning_in_words(
     """Where documents wait and no process asks about them the strip says so, and calls them waiting."""
     given = _standing("absent", pending) | {"oldest_pending_s": oldest_s}
     given["evaluator"] = {**given["evaluator"], "said": way_out}
-    strip = standing.strip(given)
+    strip = pipeline_strip.strip(given)
 
     assert (strip.warning, strip.state_said, strip.why) == (warning, "not asked", "")
     assert [part.said for part in strip.parts] == ["answered", "waiting", "failed", "blank"]
@@ -149,7 +149,7 @@ def test_a_missing_worker_is_a_warning_in_words(
 @pytest.mark.parametrize("state", ["ok", "paused", "stopped", "unknown"])
 def test_no_other_state_is_a_missing_worker(state: str):
     """An evaluator that is away, or that nobody needs, is no warning about workers."""
-    strip = standing.strip(_standing(state, 2))
+    strip = pipeline_strip.strip(_standing(state, 2))
 
     assert strip.warning == ""
     assert strip.parts[1].said == "being asked"
@@ -175,7 +175,7 @@ _OURS = ["f.", "facets", "limit", "F.topic", "topic", "Topic", "fliter", "min_co
 def test_unknown_parameter_is_named(name: str):
     """A parameter that looks like one of ours, and one of the API that the page does not have, is refused by name."""
     with pytest.raises(errors.InvalidQuery) as refused:
-        asked.read("c", [(name, "x")], questions={"topic", "source"})
+        search_url.read("c", [(name, "x")], questions={"topic", "source"})
 
     assert f"Unknown parameter '{name}'. Filter with f.QUESTION=VALUE" in refused.value.message
 
@@ -190,13 +190,13 @@ _FOREIGN = (
 def test_foreign_parameter_is_passed_over(name: str):
     """What mail, adverts and other sites put behind a link changes nothing, also twice or like a question's name."""
     questions = {"topic", "campaign", "click"}
-    read = asked.read("c", [("f.topic", "a"), (name, "1"), (name, "2")], questions=questions)
+    read = search_url.read("c", [("f.topic", "a"), (name, "1"), (name, "2")], questions=questions)
 
-    assert read == asked.read("c", [("f.topic", "a")])
+    assert read == search_url.read("c", [("f.topic", "a")])
     assert read.address() == "/c?f.topic=a"
 
 
 def test_the_pages_own_addresses_are_read_strictly():
     """Where only the page makes addresses, an unknown parameter is refused, whatever its name."""
     with pytest.raises(errors.InvalidQuery, match="Unknown parameter 'utm_source'"):
-        asked.read("c", [("utm_source", "x")])
+        search_url.read("c", [("utm_source", "x")])

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import searched
 
-from streams.exporting import Lent, Source
+from facetline.streams.views.exports import Lent, Source
 
 
 async def test_a_view_built_anew_is_something_new_at_the_same_place():

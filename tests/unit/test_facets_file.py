@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from streams import facets_file
+from facetline.streams.files import expected_facets
 
 
 def document(topic: str | None = "billing", confidence: float | None = 0.93, **more: Any) -> dict[str, Any]:
@@ -16,21 +16,21 @@ def document(topic: str | None = "billing", confidence: float | None = 0.93, **m
 def test_what_is_written_is_read_back():
     """Every document comes back, sorted by uri, one line each."""
     found = {"b/ä": document(), "a/1": document(None, status="failed", reason="refused")}
-    text = facets_file.encode(found)
+    text = expected_facets.encode(found)
 
     assert text == (
         '{"uri": "a/1", "status": "failed", "reason": "refused"}\n'
         '{"uri": "b/ä", "status": "indexed", "facets":'
         ' {"topic": {"type": "choice", "choice": "billing", "confidence": 0.93}}}\n'
     )
-    assert facets_file.decode(text) == found
+    assert expected_facets.decode(text) == found
 
 
 @pytest.mark.parametrize("line", ["{", "[]", '{"status": "indexed"}', '{"uri": "a", "topic": "billing"}'])
 def test_a_damaged_line_is_named(line: str):
     """What is no document is refused by its line."""
-    with pytest.raises(facets_file.InvalidFacetsFile, match="line 2"):
-        facets_file.decode('{"uri": "a/1"}\n' + line)
+    with pytest.raises(expected_facets.InvalidFacetsFile, match="line 2"):
+        expected_facets.decode('{"uri": "a/1"}\n' + line)
 
 
 SURE = document()["facets"]["topic"]
@@ -64,9 +64,9 @@ SURE = document()["facets"]["topic"]
 )
 def test_a_difference_is_told_by_document_and_question(found: dict[str, Any], said: str):
     """The line names the document, the question, what was expected and what came."""
-    assert facets_file.differences({"t/1": document()}, found) == [said]
+    assert expected_facets.differences({"t/1": document()}, found) == [said]
 
 
 def test_equal_documents_do_not_differ():
     """Nothing is told when all is as expected."""
-    assert facets_file.differences({"t/1": document()}, {"t/1": document()}) == []
+    assert expected_facets.differences({"t/1": document()}, {"t/1": document()}) == []

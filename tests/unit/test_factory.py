@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from evaluators import factory
-from evaluators.contract import Evaluator, Identity
-from facets.errors import InvalidDefinition
+from facetline.evaluators import factory
+from facetline.evaluators.contract import Evaluator, Identity
+from facetline.facets.errors import InvalidDefinition
 
 CHAT = {"kind": "chat", "model": "openai/gpt-4.1-mini"}
 DECISIONS = {"kind": "decisions", "model": "typesafe/jev-1.14.0"}
@@ -167,7 +167,7 @@ def test_the_fingerprint_takes_everything_that_changes_answers():
 def test_making_evaluators_loads_no_model():
     """A command that never asks a model does not pay for the libraries that run one."""
     script = (
-        "import sys, pathlib; from evaluators import factory;"
+        "import sys, pathlib; from facetline.evaluators import factory;"
         "tables = {'kind': 'embedded'}, {'kind': 'decisions', 'model': 'typesafe/jev-1'};"
         "made = [factory.evaluator_from_table('e', table, folder=pathlib.Path()) for table in tables];"
         "[(each.limits, each.identity) for each in made];"

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from evaluators import calibration, factory, validation
-from evaluators.contract import Evaluator
-from facets import questions
+from facetline.evaluators import factory, validation
+from facetline.evaluators.contract import Evaluator
+from facetline.evaluators.embedded import calibration
+from facetline.facets import questions
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "evaluators.md").read_text(encoding="utf-8")
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from facets import errors
-from streams import failpoints
+from facetline.facets import errors
+from facetline.streams import failpoints
 
 
 def _run(name: str, given: str | None) -> subprocess.CompletedProcess[str]:
     """Pass one failpoint in a process of its own."""
-    code = f"from streams import failpoints; failpoints.failpoint({name!r}); print('passed')"
+    code = f"from facetline.streams import failpoints; failpoints.failpoint({name!r}); print('passed')"
     environment = {key: value for key, value in os.environ.items() if key != failpoints.VARIABLE}
     if given is not None:
         environment[failpoints.VARIABLE] = given
@@ -66,7 +66,10 @@ def test_pause_lasts_until_the_file_is_gone(tmp_path: Path):
     """`pause` stands still while the file is there, and goes on after."""
     held = tmp_path / "held"
     held.touch()
-    code = "from streams import failpoints; print('here', flush=True); failpoints.failpoint('apply.before_commit')"
+    code = (
+        "from facetline.streams import failpoints; print('here', flush=True);"
+        "failpoints.failpoint('apply.before_commit')"
+    )
     environment = {**os.environ, failpoints.VARIABLE: f"apply.before_commit=pause:{held}"}
     with subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import searched
 
-from facets import filter_json, filters, tables
-from facets.errors import InvalidFilter, UnknownValue
+from facetline.facets.errors import InvalidFilter, UnknownValue
+from facetline.facets.filter import cql2_json, parser
+from facetline.facets.table import tables
 
 TABLE = tables.table_of(searched.definition())
 TOPIC = {"property": "topic"}
@@ -41,9 +42,9 @@ def is_billing(**changes: Any) -> dict[str, Any]:
 )
 def test_json_means_what_the_text_means(tree: dict[str, Any], text: str | None) -> None:
     """Each form becomes the tree of its text, with values exactly as they came."""
-    found = filters.parse(filter_json.text_of(tree), TABLE)
+    found = parser.parse(cql2_json.text_of(tree), TABLE)
 
-    assert found == filters.parse(text or "topic = 'billing' AND mood IS NULL", TABLE)
+    assert found == parser.parse(text or "topic = 'billing' AND mood IS NULL", TABLE)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ def test_json_means_what_the_text_means(tree: dict[str, Any], text: str | None) 
 def test_refusals_say_where(tree: dict[str, Any], said: str) -> None:
     """What is no filter is refused with the way to it."""
     with pytest.raises(InvalidFilter) as raised:
-        filter_json.text_of(tree)
+        cql2_json.text_of(tree)
 
     assert said in raised.value.message
 
@@ -85,7 +86,7 @@ def test_what_could_overflow_is_refused() -> None:
             tree = {"op": op, "args": [tree]}
 
         with pytest.raises(InvalidFilter, match="inside each other"):
-            filter_json.text_of(tree)
+            cql2_json.text_of(tree)
 
 
 def test_a_selection_takes_either() -> None:

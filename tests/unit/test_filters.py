@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 import pytest
 import searched
 
-from facets import filters, tables
-from facets.errors import InvalidFilter, UnknownValue
-from facets.filter_tree import And, Between, Compare, In, IsNull, Like, Node, Not, Or
+from facetline.facets.errors import InvalidFilter, UnknownValue
+from facetline.facets.filter import parser
+from facetline.facets.filter.tree import And, Between, Compare, In, IsNull, Like, Node, Not, Or
+from facetline.facets.table import tables
 
 TABLE = tables.table_of(searched.definition())
 TOPIC, PRIORITY, DUE = (TABLE.columns[name] for name in ("topic", "state_priority", "state_due"))
@@ -19,7 +20,7 @@ STACK_BYTES = 512 * 1024
 
 def parse(text: str) -> Node:
     """Return the tree of a filter."""
-    return filters.parse(text, TABLE)
+    return parser.parse(text, TABLE)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from dataclasses import replace
 import judged
 import pytest
 
-from storage import folding
-from storage.events import Event, Outcome
+from facetline.storage.log import folding
+from facetline.storage.log.events import Event, Outcome
 
 URI = "tickets/t1"
 
@@ -16,7 +16,7 @@ def fold(*events: Event) -> folding.Fold:
     return folding.fold({}, {}, events)
 
 
-def after(folded: folding.Fold) -> folding.Standing:
+def after(folded: folding.Fold) -> folding.DocumentState:
     """Return how the one document stands."""
     return folded.changes[URI].after
 

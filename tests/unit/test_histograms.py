@@ -2,8 +2,8 @@
 
 import pytest
 
-from facets import histograms
-from facets.questions import score
+from facetline.facets.questions import score
+from facetline.facets.search import histograms
 
 
 @pytest.mark.parametrize(

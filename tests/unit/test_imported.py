@@ -8,11 +8,11 @@ import builders
 import judged
 import pytest
 
-from facets.documents import EventReason
-from facets.questions import boolean, choice, score
-from storage import folding
-from storage.events import IMPORTED_FINGERPRINT, Answered, Content, Event
-from streams import events, imported
+from facetline.facets.documents import EventReason
+from facetline.facets.questions import boolean, choice, score
+from facetline.storage.log import folding
+from facetline.storage.log.events import IMPORTED_FINGERPRINT, Answered, Content, Event
+from facetline.streams.wire import codec, imported_answers
 
 QUESTIONS = {
     "topic": choice(ask="About?", options={"billing": "Money", "outage": "Down", "other": "Else"}),
@@ -26,8 +26,8 @@ URI = "tickets/t1"
 
 def decoded(data: Any, **headers: str) -> Event:
     """What a worker makes of an import."""
-    given = {"ce_type": events.IMPORTED, **headers}
-    return events.decode(builders.raw(value=json.dumps(data), headers=given), builders.position(), ACTIVE)
+    given = {"ce_type": codec.IMPORTED, **headers}
+    return codec.decode(builders.raw(value=json.dumps(data), headers=given), builders.position(), ACTIVE)
 
 
 def answers(data: Any) -> Answered:
@@ -127,7 +127,7 @@ def test_what_does_not_fit_is_rejected(data: Any, reason: str, message: str):
 
 def test_a_plain_write_takes_no_answers():
     """Answers that come without their own type of event are refused, not ignored."""
-    event = decoded({"body": "x", "facets": {"topic": TOPIC}}, ce_type=events.WRITTEN)
+    event = decoded({"body": "x", "facets": {"topic": TOPIC}}, ce_type=codec.WRITTEN)
 
     assert event.reason == EventReason.INVALID_BODY
     assert "only body and state are taken" in (event.message or "")
@@ -135,11 +135,11 @@ def test_a_plain_write_takes_no_answers():
 
 def test_what_is_encoded_is_decoded():
     """The import command's own event comes back whole, and is compared with what is stored."""
-    message = events.encode_write(
+    message = codec.encode_write(
         URI, body="x", state=None, source="s", event_id="1", unless_equal=True, facets={"topic": TOPIC}
     )
-    event = events.decode(builders.raw(message.key, message.value, None), builders.position(), ACTIVE)
-    typed = events.decode(
+    event = codec.decode(builders.raw(message.key, message.value, None), builders.position(), ACTIVE)
+    typed = codec.decode(
         replace(builders.raw(message.key, message.value), headers=message.headers), builders.position(), ACTIVE
     )
 
@@ -165,7 +165,7 @@ def test_what_is_encoded_is_decoded():
 )
 def test_plain_answers_become_facet_values(question: str, given: Any, value: Any):
     """In files people write an option, yes or no, a level or a number; a facet value stays as it is."""
-    assert imported.value_of(QUESTIONS[question], given) == value
+    assert imported_answers.value_of(QUESTIONS[question], given) == value
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_plain_answers_become_facet_values(question: str, given: Any, value: Any
 def test_plain_answers_are_checked(question: str, given: Any, message: str):
     """What is no possible answer is refused, with the nearest word."""
     with pytest.raises(ValueError, match=message):
-        imported.value_of(QUESTIONS[question], given)
+        imported_answers.value_of(QUESTIONS[question], given)
 
 
 def import_(body: str = "x", choice_: str = "billing", *, offset: int = 0, unless_equal: bool = True) -> Event:

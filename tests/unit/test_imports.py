@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from streams import imports
-from streams.imports import Columns, Refusal, Row
+from facetline.streams.files import documents
+from facetline.streams.files.documents import Columns, Refusal, Row
 
 STATE = {"title": "string", "priority": "integer", "weight": "number", "open": "boolean", "due": "datetime"}
 COLUMNS = Columns(body="text", key="id", ignore=frozenset(), state=STATE)
@@ -13,12 +13,12 @@ COLUMNS = Columns(body="text", key="id", ignore=frozenset(), state=STATE)
 
 def ndjson(*lines: bytes) -> list[Row | Refusal]:
     """Read these lines."""
-    return list(imports.read_ndjson(io.BytesIO(b"\n".join(lines))))
+    return list(documents.read_ndjson(io.BytesIO(b"\n".join(lines))))
 
 
 def csv(text: str, columns: Columns = COLUMNS) -> list[Row | Refusal]:
     """Read this CSV text."""
-    return list(imports.read_csv(io.BytesIO(text.encode()), columns))
+    return list(documents.read_csv(io.BytesIO(text.encode()), columns))
 
 
 def test_ndjson_rows_keep_their_lines() -> None:
@@ -55,7 +55,7 @@ def test_bad_ndjson_line_is_refused_and_the_next_is_read(line: bytes, words: str
 
 def test_a_line_beyond_the_limit_is_refused_without_being_held() -> None:
     """A line longer than the limit is skipped to its end, and the count of lines stays right."""
-    huge = b'{"key":"a","body":"' + b"x" * (2 * imports.LINE_BYTES_MAX) + b'"}'
+    huge = b'{"key":"a","body":"' + b"x" * (2 * documents.LINE_BYTES_MAX) + b'"}'
 
     rows = ndjson(huge, b'{"key":"b","body":"y"}')
 
@@ -66,10 +66,10 @@ def test_a_line_beyond_the_limit_is_refused_without_being_held() -> None:
 
 def test_a_csv_line_beyond_the_limit_is_refused_without_being_held() -> None:
     """A line that never ends is passed over in pieces; the records around it are read."""
-    long = b"x" * (2 * imports.LINE_BYTES_MAX + 7)
+    long = b"x" * (2 * documents.LINE_BYTES_MAX + 7)
     file = io.BytesIO(b"id,body\n1,first\n2," + long + b"\n3,third\n")
 
-    rows = list(imports.read_csv(file, Columns("body", "id", frozenset(), {})))
+    rows = list(documents.read_csv(file, Columns("body", "id", frozenset(), {})))
 
     assert [getattr(row, "body", None) for row in rows] == ["first", None, "third"]
     assert "more than" in rows[1].reason
@@ -125,7 +125,7 @@ def test_bad_csv_line_is_refused_and_the_next_is_read(line: str, words: str) -> 
 )
 def test_wrong_columns_refuse_the_whole_file(header: str, columns: Columns, words: str) -> None:
     """A file whose columns are not those asked for is refused before anything is written, with the way out."""
-    with pytest.raises(imports.InvalidFile, match="column") as refused:
+    with pytest.raises(documents.InvalidFile, match="column") as refused:
         csv(f"{header}\na,b\n", columns)
 
     assert words in refused.value.message
@@ -133,7 +133,7 @@ def test_wrong_columns_refuse_the_whole_file(header: str, columns: Columns, word
 
 def test_all_columns_that_are_nothing_are_told_at_once() -> None:
     """Several columns without a use are one error, whose --ignore-columns can be pasted."""
-    with pytest.raises(imports.InvalidFile, match=r"--ignore-columns colour --ignore-columns who$"):
+    with pytest.raises(documents.InvalidFile, match=r"--ignore-columns colour --ignore-columns who$"):
         csv("id,text,colour,who\na,b,c,d\n")
 
     ignoring = Columns("text", "id", ["colour", "who"], STATE)
@@ -142,7 +142,7 @@ def test_all_columns_that_are_nothing_are_told_at_once() -> None:
 
 def test_a_missing_body_names_the_option() -> None:
     """A file whose text is in another column says with which option to name it."""
-    with pytest.raises(imports.InvalidFile, match=r"no column 'text'.*--body-column"):
+    with pytest.raises(documents.InvalidFile, match=r"no column 'text'.*--body-column"):
         csv("id,message\na,b\n")
 
 
@@ -154,7 +154,7 @@ def test_columns_called_otherwise_become_fields() -> None:
     assert rows[0] == Row(2, "a", None, "x", {"priority": 3})
     assert isinstance(rows[1], Refusal)
     assert "'Prio (1-3)'" in rows[1].reason
-    with pytest.raises(imports.InvalidFile, match="'priority'"):
+    with pytest.raises(documents.InvalidFile, match="'priority'"):
         csv("id,text,Prio (1-3),priority\na,x,3,4\n", columns)
 
 

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from streams import json_elements
-from streams.csv_records import Refusal
-from streams.imports import Row, read_ndjson
+from facetline.streams.files import json_elements
+from facetline.streams.files.csv_records import Refusal
+from facetline.streams.files.documents import Row, read_ndjson
 
 
 def elements(text: bytes) -> list[tuple[int, bytes | Refusal]]:

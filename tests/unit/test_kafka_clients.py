@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from facets import errors
-from streams import broker_probe, faust_app, kafka_clients
-from streams.settings import KafkaSettings
+from facetline.facets import errors
+from facetline.streams.kafka import clients, connection_check, faust_app
+from facetline.streams.settings import KafkaSettings
 
 
 def settings(**given: Any) -> KafkaSettings:
@@ -35,7 +35,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_addresses_are_taken_apart():
     """Several brokers are given with commas, spaces or not."""
-    found = kafka_clients.client_arguments(settings())
+    found = clients.client_arguments(settings())
 
     assert found["bootstrap_servers"] == ["one:9092", "two:9092"]
     assert found["security_protocol"] == "PLAINTEXT"
@@ -44,13 +44,13 @@ def test_addresses_are_taken_apart():
 def test_no_address_is_refused_with_the_variable_to_set():
     """Without a broker the message names the setting's variable."""
     with pytest.raises(errors.InvalidSettings, match="FACETLINE_KAFKA__BOOTSTRAP_SERVERS"):
-        kafka_clients.client_arguments(KafkaSettings())
+        clients.client_arguments(KafkaSettings())
 
 
-@pytest.mark.parametrize("mechanism", kafka_clients.USER_MECHANISMS)
+@pytest.mark.parametrize("mechanism", clients.USER_MECHANISMS)
 def test_user_and_password_reach_the_client(mechanism: str):
     """SASL names of librdkafka become aiokafka's."""
-    found = kafka_clients.client_arguments(
+    found = clients.client_arguments(
         settings(
             security_protocol="SASL_PLAINTEXT", sasl_mechanism=mechanism, sasl_username="ann", sasl_password="sesame"
         )
@@ -79,7 +79,7 @@ def test_user_and_password_reach_the_client(mechanism: str):
 def test_settings_that_cannot_work_are_refused_by_name(given: dict[str, Any], said: str):
     """Each wrong combination is refused before anything connects, naming the setting."""
     with pytest.raises(errors.InvalidSettings) as refused:
-        kafka_clients.client_arguments(settings(**given))
+        clients.client_arguments(settings(**given))
 
     assert said in refused.value.message
 
@@ -88,14 +88,14 @@ async def test_a_certificate_that_is_gone_is_why_no_broker_is_reached():
     """What was right at the start and is not now is said in place of the broker's own reason, and raised by nobody."""
     gone = settings(security_protocol="SSL", ssl_ca_location="/nowhere/ca.pem")
 
-    said = await broker_probe.why_unreachable(gone)
+    said = await connection_check.why_unreachable(gone)
 
     assert said == "kafka.ssl_ca_location: there is no file /nowhere/ca.pem"
 
 
 def test_tls_context_checks_the_brokers_and_carries_our_certificate(certificate: Path):
     """The context verifies certificate and host name, and loads a key with its password."""
-    found = kafka_clients.client_arguments(
+    found = clients.client_arguments(
         settings(
             security_protocol="SSL",
             ssl_ca_location=str(certificate / "cert.pem"),
@@ -114,7 +114,7 @@ def test_tls_context_checks_the_brokers_and_carries_our_certificate(certificate:
 def test_a_wrong_key_password_is_refused_without_asking_or_showing_it(certificate: Path, password: str | None):
     """A key that cannot be opened is an error in the settings; no prompt, no secret in the message."""
     with pytest.raises(errors.InvalidSettings) as refused:
-        kafka_clients.ssl_context(
+        clients.ssl_context(
             settings(
                 security_protocol="SSL",
                 ssl_certificate_location=str(certificate / "cert.pem"),
@@ -130,8 +130,8 @@ def test_a_wrong_key_password_is_refused_without_asking_or_showing_it(certificat
 def test_extra_wins_and_reaches_only_the_clients_that_take_it():
     """An extra argument overrides ours, and a producer's is not given to a consumer."""
     given = settings(extra={"request_timeout_ms": 1234, "compression_type": "gzip"})
-    producer = kafka_clients.producer_arguments(given)
-    consumer = kafka_clients.consumer_arguments(given)
+    producer = clients.producer_arguments(given)
+    consumer = clients.consumer_arguments(given)
 
     assert producer["request_timeout_ms"] == consumer["request_timeout_ms"] == 1234
     assert producer["compression_type"] == "gzip"
@@ -140,11 +140,11 @@ def test_extra_wins_and_reaches_only_the_clients_that_take_it():
 
 def test_delivery_rests_on_these_arguments():
     """Producers wait for every replica and are idempotent; consumers read only what was committed."""
-    producer = kafka_clients.producer_arguments(settings())
-    consumer = kafka_clients.consumer_arguments(settings())
+    producer = clients.producer_arguments(settings())
+    consumer = clients.consumer_arguments(settings())
 
     assert (producer["acks"], producer["enable_idempotence"]) == ("all", True)
-    assert producer["max_request_size"] == kafka_clients.RECORD_BYTES_MAX
+    assert producer["max_request_size"] == clients.RECORD_BYTES_MAX
     assert (consumer["isolation_level"], consumer["enable_auto_commit"]) == ("read_committed", False)
 
 
@@ -173,7 +173,7 @@ async def test_a_clients_own_cancellation_cancels_nobody_else():
     """What a client cancels of its own while it stops does not end the command; its sockets are closed all the same."""
     client = Leaking()
 
-    assert await kafka_clients.stop_within(client, 1.0) is False
+    assert await clients.stop_within(client, 1.0) is False
     assert client.closed > 0
 
 
@@ -184,7 +184,7 @@ async def test_a_real_cancellation_is_kept():
         async def stop(self) -> None:
             await asyncio.Event().wait()
 
-    stopping = asyncio.create_task(kafka_clients.stop_within(Slow(), 60.0))
+    stopping = asyncio.create_task(clients.stop_within(Slow(), 60.0))
     await asyncio.sleep(0)
     stopping.cancel()
 

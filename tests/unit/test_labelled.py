@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from facets.documents import BODY_BYTES_MAX
-from facets.questions import boolean, choice, score
-from streams import labelled
-from streams.imports import InvalidFile, Refusal
-from streams.labelled import Columns, Labelled
+from facetline.facets.documents import BODY_BYTES_MAX
+from facetline.facets.questions import boolean, choice, score
+from facetline.streams.files import labelled
+from facetline.streams.files.documents import InvalidFile, Refusal
+from facetline.streams.files.labelled import Columns, Labelled
 
 QUESTIONS = {
     "topic": choice(ask="About?", options={"billing": "Money", "outage": "Down"}),

@@ -9,22 +9,31 @@ import stored
 from claims import CLAIM, DEFINITION
 from fake_evaluator import FakeEvaluator, said
 
-from storage import candidates
-from storage.queue import ClaimResult
-from streams.calls import Answer, Assignment, Call, CallLimits, CutOff, Failure, Trouble, Unasked
-from streams.lanes import POLL_S, REINDEX_SHARE, Lane, Retry, lanes_of
+from facetline.storage.queue import due_documents
+from facetline.storage.queue.queue import ClaimResult
+from facetline.streams.classify.call import (
+    Answer,
+    Assignment,
+    Call,
+    CallLimits,
+    Cancelled,
+    Failure,
+    NotStarted,
+    TransientFailure,
+)
+from facetline.streams.classify.evaluator_lane import POLL_S, REINDEX_SHARE, EvaluatorLane, Retry, lanes_of
 
 ANSWER = Answer({}, said("billing", stored.QUESTIONS))
-DOWN = Trouble("unavailable", "503")
+DOWN = TransientFailure("unavailable", "503")
 NAMES = itertools.count()
 
 
-def lane(**limits: Any) -> Lane:
+def lane(**limits: Any) -> EvaluatorLane:
     """Make a lane at time zero."""
-    return Lane("fake", {"tickets": Assignment(DEFINITION, FakeEvaluator(), CallLimits(**limits))}, 0.0)
+    return EvaluatorLane("fake", {"tickets": Assignment(DEFINITION, FakeEvaluator(), CallLimits(**limits))}, 0.0)
 
 
-def begun(one: Lane, **fields: Any) -> Call:
+def begun(one: EvaluatorLane, **fields: Any) -> Call:
     """Begin a call about another document."""
     number = next(NAMES)
     claim = replace(CLAIM, uri=f"tickets/{number}", body_hash=str(number), **fields)
@@ -33,7 +42,7 @@ def begun(one: Lane, **fields: Any) -> Call:
     return call
 
 
-def opened(one: Lane) -> Lane:
+def opened(one: EvaluatorLane) -> EvaluatorLane:
     """Open a lane's breaker."""
     for _ in range(3):
         one.end(begun(one), DOWN, 0.0)
@@ -63,7 +72,7 @@ def test_trouble_is_retried_until_the_waiting_is_used_up():
 
 def test_an_evaluator_that_says_nothing_is_there():
     """Empty replies of any number of documents open no breaker; each is tried as often as it says, and then fails."""
-    one, empty = lane(tries_max=6), Trouble("invalid_answer", "empty", tries_max=2)
+    one, empty = lane(tries_max=6), TransientFailure("invalid_answer", "empty", tries_max=2)
     first = [one.end(begun(one), empty, 0.0) for _ in range(5)]
     last = one.end(begun(one, tries=1), empty, 0.0)
 
@@ -72,12 +81,12 @@ def test_an_evaluator_that_says_nothing_is_there():
     assert (last.reason, one.breaker.state) == ("invalid_answer", "closed")
 
 
-def accused(one: Lane, uri: str, tries: int = 0) -> Any:
+def accused(one: EvaluatorLane, uri: str, tries: int = 0) -> Any:
     """End a call about a document with word that the evaluator needs mending."""
     number = next(NAMES)
     call = one.begin(replace(CLAIM, uri=uri, tries=tries, body_hash=str(number)), time.monotonic() + 60)
     call.started_s = 0.0
-    return one.end(call, Trouble("unavailable", "403", misconfigured=True), 0.0)
+    return one.end(call, TransientFailure("unavailable", "403", misconfigured=True), 0.0)
 
 
 def test_a_document_that_stops_an_evaluator_again_and_again_is_to_blame():
@@ -162,7 +171,7 @@ def test_a_burst_of_refusals_burns_one_try():
     """Only the 429 that opened the pause is its document's own; the echoes of that burst are retried uncounted."""
     one = lane(concurrency=8, tries_max=2)
     burst = [begun(one, tries=0) for _ in range(8)]
-    refused = Trouble("rate_limited", "429", retry_after_s=2.0)
+    refused = TransientFailure("rate_limited", "429", retry_after_s=2.0)
     endings = [one.end(call, refused, 0.0) for call in burst]
 
     assert [isinstance(each, Retry) and each.counted for each in endings] == [True] + [False] * 7
@@ -174,7 +183,7 @@ def test_refusals_without_end_open_the_breaker():
     """Three rounds in a row that were all refused are an outage: documents stop paying for it."""
     one = lane(concurrency=1)
     for round_number in range(3):
-        one.end(begun(one), Trouble("rate_limited", "429", retry_after_s=1.0), round_number * 10.0)
+        one.end(begun(one), TransientFailure("rate_limited", "429", retry_after_s=1.0), round_number * 10.0)
 
     assert one.breaker.state == "open"
 
@@ -182,9 +191,9 @@ def test_refusals_without_end_open_the_breaker():
 def test_a_call_that_was_not_made_or_cut_off_says_nothing_about_the_evaluator():
     """Unasked and cut off calls free their slot and leave the breaker as it is."""
     one = lane(concurrency=2)
-    for verdict in (Unasked(), CutOff()) * 3:
+    for verdict in (NotStarted(), Cancelled()) * 3:
         call = begun(one)
-        call.started_s = None if isinstance(verdict, Unasked) else 0.0
+        call.started_s = None if isinstance(verdict, NotStarted) else 0.0
         assert one.end(call, verdict, 0.0) is verdict
 
     assert one.breaker.state == "closed"
@@ -219,7 +228,7 @@ def test_a_reindex_keeps_its_share_and_no_more():
             share = one.reindex_slots_min(slots)
             assert 0 <= share <= slots
             for number in range(slots):
-                lane_number = candidates.REINDEX if number < share else candidates.LIVE
+                lane_number = due_documents.REINDEX if number < share else due_documents.LIVE
                 one.end(begun(one, lane=lane_number), ANSWER, 0.0)
             reindexed, total = reindexed + share, total + slots
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from streams.limiter import Limiter
+from facetline.streams.classify.rate_limiter import Limiter
 
 
 def limiter(concurrency: int = 4, requests_per_minute: int | None = None) -> Limiter:

@@ -21,7 +21,7 @@ OWN = "structlog.configure(logger_factory=structlog.WriteLoggerFactory(file=sys.
 )
 def test_what_a_program_says_of_logs_holds(before: str, out: list[str], err: list[str]):
     """Without a word of it warnings go to standard error; what it has configured stays as it is."""
-    program = f"import structlog, sys\nfrom streams import logs\n{before}\nlogs.configure_default()\n{SAY}"
+    program = f"import structlog, sys\nfrom facetline.streams import logs\n{before}\nlogs.configure_default()\n{SAY}"
 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 

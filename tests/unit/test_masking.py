@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from commands import environment
 
-from facets import errors, masking
-from streams.settings import load_settings
+from facetline.facets import errors, masking
+from facetline.streams.settings import load_settings
 
 CANARY = "c4n4ry-Pw_9x"
 
@@ -193,9 +193,9 @@ def test_an_address_keeps_what_is_no_secret():
 
 LEAK = """
 import logging, sys, structlog
-from facets import errors
-from streams import logs, settings
-from streams.cli.main import _say_traceback
+from facetline.facets import errors
+from facetline.streams import logs, settings
+from facetline.streams.cli.main import _say_traceback
 found = settings.load_settings()
 logs.configure("warning", sys.argv[1])
 pw = "c4n4ry-Pw_9x"

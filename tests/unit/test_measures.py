@@ -2,10 +2,10 @@
 
 import pytest
 
-from evaluators import measures
-from evaluators.measures import Judged
-from facets.answers import BooleanAnswer, ChoiceAnswer, ScoreAnswer
-from facets.questions import boolean, choice, score
+from facetline.evaluators.quality import measures
+from facetline.evaluators.quality.measures import Judged
+from facetline.facets.answers import BooleanAnswer, ChoiceAnswer, ScoreAnswer
+from facetline.facets.questions import boolean, choice, score
 
 TOPIC = choice(ask="About?", options={"billing": "Money", "outage": "Down", "other": "Else"})
 URGENT = boolean(ask="Today?")

@@ -8,12 +8,14 @@ from typing import Any
 import prometheus_client
 import pytest
 
-from storage import census
-from streams import metrics, node_metrics, topics
-from streams.broker_clock import WINDOW_S, BrokerClock
-from streams.histogram import Histogram
-from streams.log_reader import Bounds
-from streams.observing import Seen
+from facetline.storage import store_stats
+from facetline.streams.histogram import Histogram
+from facetline.streams.kafka import topics
+from facetline.streams.kafka.broker_clock import WINDOW_S, BrokerClock
+from facetline.streams.kafka.log_reader import Bounds
+from facetline.streams.monitor import metrics
+from facetline.streams.monitor.observer import StatusSnapshot
+from facetline.streams.serve import metrics as node_metrics
 
 UNITS = ("_seconds", "_records", "_usd", "_documents", "_events")
 
@@ -57,7 +59,7 @@ def test_a_histogram_counts_as_the_library_does():
 )
 def test_lag_is_what_is_still_to_be_applied(at: int | None, bounds: Bounds, lag: int):
     """Never negative, also where position and log do not go together."""
-    seen = Seen(glance({} if at is None else {3: at}), {3: bounds}, None, None)
+    seen = StatusSnapshot(glance({} if at is None else {3: at}), {3: bounds}, None, None)
     made = list(metrics.page(members(), seen))
 
     (sample,) = [sample for family in made for sample in family.samples if sample.name == metrics.LAG]
@@ -66,7 +68,7 @@ def test_lag_is_what_is_still_to_be_applied(at: int | None, bounds: Bounds, lag:
 
 def test_without_store_and_broker_the_page_says_so():
     """What is not known is left out, not shown as 0."""
-    made = metrics.page(members(), Seen(None, None, "away", "away"))
+    made = metrics.page(members(), StatusSnapshot(None, None, "away", "away"))
     samples = {sample.name: sample.value for family in made for sample in family.samples}
 
     assert samples == {metrics.STORE_UP: 0, metrics.BROKER_UP: 0, metrics.BUILD: 1}
@@ -88,9 +90,9 @@ def test_a_broker_ahead_of_us_is_known_for_a_while():
     assert clock.ahead_s == pytest.approx(-0.1)
 
 
-def glance(next_offsets: Mapping[int, int]) -> census.Glance:
+def glance(next_offsets: Mapping[int, int]) -> store_stats.StoreSummary:
     """Return what a store says that holds nothing but positions."""
-    return census.Glance("s", 0, {}, {}, {}, next_offsets, 0, None, 0, {})
+    return store_stats.StoreSummary("s", 0, {}, {}, {}, next_offsets, 0, None, 0, {})
 
 
 def members() -> Any:

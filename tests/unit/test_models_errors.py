@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from evaluators import model_errors, models
-from evaluators.models import Connection
-from facets import errors
+from facetline.evaluators.litellm_adapter import client
+from facetline.evaluators.litellm_adapter import errors as model_errors
+from facetline.evaluators.litellm_adapter.client import Connection
+from facetline.facets import errors
 
 NOW = datetime(2026, 11, 29, 12, 0, 0, tzinfo=UTC)
 CONNECTION = Connection("openai/gpt-x", api_key_env="FACETLINE_TEST_MODEL_KEY")
@@ -257,7 +258,7 @@ async def test_a_missing_key_is_named_before_anything_is_loaded(monkeypatch: pyt
     monkeypatch.delenv("FACETLINE_TEST_MODEL_KEY", raising=False)
 
     with pytest.raises(errors.EvaluatorMisconfigured, match="FACETLINE_TEST_MODEL_KEY is not set"):
-        await models.call("acompletion", CONNECTION, deadline_s=5)
+        await client.call("acompletion", CONNECTION, deadline_s=5)
 
 
 @pytest.mark.parametrize(
@@ -274,4 +275,4 @@ async def test_a_missing_key_is_named_before_anything_is_loaded(monkeypatch: pyt
 )
 def test_token_counts_are_what_was_reported(usage: Any, expected: dict[str, int] | None):
     """Both protocols' names; nothing is made up for what was not said."""
-    assert models.usage_of(SimpleNamespace(usage=usage)) == expected
+    assert client.usage_of(SimpleNamespace(usage=usage)) == expected

@@ -24,8 +24,9 @@ CONTEXT = "from contextlib import nullcontext as internal_sub_call\n"
 CALLS = """
 import asyncio, pathlib, sys
 
-from evaluators import contract, models
-from facets.errors import EvaluatorUnavailable
+from facetline.evaluators import contract
+from facetline.evaluators.litellm_adapter import client as models
+from facetline.facets.errors import EvaluatorUnavailable
 
 CONNECTION = models.Connection("openai/x")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from facets import errors
-from facets.api import problems
+from facetline.facets import errors
+from facetline.facets.api import problems
 
 COLUMNS = ("doc_status", "topic", "topic_confidence", "state_customer", "state_Note")
 

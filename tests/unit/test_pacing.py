@@ -2,7 +2,7 @@
 
 import pytest
 
-from streams.pacing import Pace
+from facetline.streams.replay.pacing import Pace
 
 
 @pytest.mark.parametrize(("speed", "due"), [(1.0, [0, 2, 2, 5]), (10.0, [0, 0.2, 0.2, 0.5]), (0.5, [0, 4, 4, 10])])

@@ -1,12 +1,12 @@
-"""What is installed: four packages that are ours alone, with their data, from locks that anybody can use.
+"""What is installed: one package, `facetline`, with its data, from locks that work with any index.
 
 Method: build the wheel and the sdist offline and look inside; read the locks; start the command in a new interpreter.
 """
 
-import importlib.metadata
 import re
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tomllib
 import zipfile
@@ -17,6 +17,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import facetline
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {"streams", "evaluators", "facets", "storage"}
 LOCKS = ("requirements.lock", "requirements-dev.lock")
@@ -26,6 +28,48 @@ HEAVY = (
     *("litellm", "onnxruntime", "tokenizers", "numpy", "faust", "aiokafka"),
     *("sqlalchemy", "alembic", "psycopg", "duckdb"),
 )
+
+
+PUBLIC = [
+    *("AsyncClient", "AsyncTools", "Boolean", "BooleanAnswer", "Choice", "ChoiceAnswer", "Client", "Collection"),
+    *("Evaluated", "Evaluator", "Identity", "Limits", "Pipeline", "Question", "Score", "ScoreAnswer", "Tools"),
+    *("boolean", "choice", "define_collection", "errors", "open_local", "score"),
+]
+THEIRS = {
+    "streams/__init__.py": "def flow(): return 'theirs'\n",
+    "facets/__init__.py": "SIDES = 6\n",
+    "storage.py": "SHELVES = 4\n",
+    "conftest.py": "import storage\nassert storage.SHELVES == 4\n",
+    "facetline.toml": """
+[evaluators.embedded]
+kind = "embedded"
+[collections.tickets]
+pattern = "tickets/*"
+evaluator = "embedded"
+[collections.tickets.questions.topic]
+type = "choice"
+ask = "What is it about?"
+options = { billing = "Charges, invoices, refunds", login = "Passwords and signing in" }
+""",
+    "test_theirs.py": """
+import facets
+import storage
+import streams
+from facetline import open_local
+
+def test_their_own_packages():
+    assert (streams.flow(), storage.SHELVES, facets.SIDES) == ("theirs", 4, 6)
+
+def test_a_story(tmp_path):
+    with open_local(config="facetline.toml", folder=tmp_path) as pipeline:
+        written = pipeline.write("tickets/1", body="I was charged twice on my invoice", wait="answered")
+        assert written["facets"]["topic"]["choice"] == "billing"
+        assert pipeline.search("tickets", {"topic": ["billing"]})["total"] == 1
+
+def test_the_plugin_is_there(request):
+    assert request.config.pluginmanager.has_plugin("facetline")
+""",
+}
 
 
 @pytest.fixture(scope="module")
@@ -51,27 +95,18 @@ def project() -> dict[str, Any]:
     return table
 
 
-@pytest.mark.parametrize("package", sorted(PACKAGES))
-def test_import_names_are_ours_alone(package: str) -> None:
-    """No other installed distribution brings a package of the same, rather generic, name."""
-    owners = importlib.metadata.packages_distributions().get(package, [])
-
-    assert set(owners) <= {"facetline"}
-
-
 def test_wheel_holds_every_file_of_the_packages_and_nothing_else(built: Path) -> None:
-    """The wheel has each source and data file of the four packages, and beside them only its own metadata."""
+    """The wheel has each source and data file of the four folders below `facetline`, and beside them only metadata."""
     with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
     files = {
-        str(path.relative_to(ROOT))
+        f"facetline/{path.relative_to(ROOT)}"
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
 
-    assert names == files
-    assert {f"{package}/py.typed" for package in PACKAGES} <= names
+    assert names == files | {"facetline/__init__.py", "facetline/py.typed"}
 
 
 def test_sdist_holds_no_tests_and_no_tools(built: Path) -> None:
@@ -79,7 +114,72 @@ def test_sdist_holds_no_tests_and_no_tools(built: Path) -> None:
     with tarfile.open(next(built.glob("*.tar.gz"))) as sdist:
         tops = {Path(name).parts[1] for name in sdist.getnames()}
 
-    assert tops - {"PKG-INFO", ".gitignore"} == PACKAGES | {"README.md", "LICENSE", "pyproject.toml"}
+    assert tops - {"PKG-INFO", ".gitignore"} == {"facetline", "README.md", "LICENSE", "pyproject.toml"}
+
+
+def test_a_project_with_the_same_names_works_beside_it(built: Path, tmp_path: Path) -> None:
+    """A project with its own `streams`, `storage` and `facets` runs its tests and Facetline from the wheel."""
+    python = installed(next(built.glob("*.whl")), tmp_path / "venv")
+    project = tmp_path / "project"
+    for path, text in THEIRS.items():
+        (project / path).parent.mkdir(parents=True, exist_ok=True)
+        (project / path).write_text(text)
+    for program in ([python.parent / "pytest"], [python, "-m", "pytest"]):
+        done = subprocess.run(
+            [*program, "-q", "-p", "no:cacheprovider"],
+            cwd=project,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "3 passed" in done.stdout
+
+
+def installed(wheel: Path, folder: Path) -> Path:
+    """Install the wheel alone into a new environment that finds everything else where these tests find it."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=60)
+    python = folder / "bin" / "python"
+    (site,) = folder.glob("lib/python*/site-packages")
+    install = [
+        Path(sys.executable).parent / "uv",
+        "pip",
+        "install",
+        "--offline",
+        "--no-deps",
+        "--python",
+        python,
+        wheel,
+    ]
+    subprocess.run(install, check=True, capture_output=True, timeout=60)
+    # A path that stands in a .pth file is searched, but .pth files there are not: our editable install stays out.
+    (site / "rest.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    program = folder / "bin" / "pytest"
+    program.write_text(f"#!{python}\nimport sys, pytest\nsys.exit(pytest.console_main())\n")
+    program.chmod(0o755)
+    return python
+
+
+def test_public_names_are_these() -> None:
+    """The list of public names changes on purpose only, and each of them can be had."""
+    assert sorted(facetline.__all__) == dir(facetline) == PUBLIC
+    assert [name for name in PUBLIC if getattr(facetline, name, None) is None] == []
+
+
+def test_a_name_that_is_not_public_is_refused_with_the_list() -> None:
+    """A wrong name says which ones there are."""
+    with pytest.raises(AttributeError, match=r"no attribute 'open_locally'; it has AsyncClient, .*open_local"):
+        _ = facetline.open_locally
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    """`import facetline` and defining questions loads no model, database, broker or search library."""
+    program = f"import sys, facetline; facetline.choice; print([n for n in {HEAVY[2:]!r} if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+
+    assert done.stdout.strip() == "[]"
 
 
 def test_command_is_installed_as_a_script(built: Path) -> None:
@@ -88,7 +188,7 @@ def test_command_is_installed_as_a_script(built: Path) -> None:
         name = next(name for name in wheel.namelist() if name.endswith("entry_points.txt"))
         entries = wheel.read(name).decode()
 
-    assert entries.split("\n")[:2] == ["[console_scripts]", "facetline = streams.cli.main:main"]
+    assert entries.split("\n")[:2] == ["[console_scripts]", "facetline = facetline.streams.cli.main:main"]
 
 
 @pytest.mark.parametrize("lock", LOCKS)
@@ -135,7 +235,7 @@ def test_development_lock_agrees_with_the_runtime_lock() -> None:
 def test_help_is_quick(arguments: list[str]) -> None:
     """Printing help imports no model, database, broker or search library."""
     program = (
-        "import sys, streams.cli.main as cli\n"
+        "import sys, facetline.streams.cli.main as cli\n"
         f"sys.argv = ['facetline', *{arguments!r}]\n"
         "try:\n"
         "    cli.main()\n"

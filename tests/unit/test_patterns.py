@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from facets import patterns
+from facetline.facets.schema import patterns
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from evaluators import recorded, recordings
-from facets import errors, private_files, snapshots
-from facets.errors import InvalidDefinition
-from streams import data_lock
+from facetline.evaluators.recorded import evaluator, recordings
+from facetline.facets import errors, private_files
+from facetline.facets.errors import InvalidDefinition
+from facetline.facets.export import snapshots
+from facetline.streams import local_server
 
 
 def mode(path: Path) -> int:
@@ -45,7 +46,7 @@ def test_a_folder_that_belongs_to_more_than_the_store_keeps_its_mode(tmp_path: P
 def test_what_stands_in_place_of_a_lock_is_not_followed(tmp_path: Path, kind: str):
     """A lock's file that is a link, a second name, a FIFO or a folder is refused at once, and its target stays."""
     (tmp_path / "data").mkdir()
-    target, place = tmp_path / "precious.txt", tmp_path / "data" / data_lock.NAME
+    target, place = tmp_path / "precious.txt", tmp_path / "data" / local_server.NAME
     if kind != "dangling":
         target.write_text("precious")
     match kind:
@@ -58,10 +59,10 @@ def test_what_stands_in_place_of_a_lock_is_not_followed(tmp_path: Path, kind: st
         case _:
             place.mkdir()
 
-    with pytest.raises(errors.StoreUnavailable, match="move it away"), data_lock.locked(tmp_path / "data"):
+    with pytest.raises(errors.StoreUnavailable, match="move it away"), local_server.locked(tmp_path / "data"):
         pass
 
-    assert data_lock.holder(tmp_path / "data") is None
+    assert local_server.holder(tmp_path / "data") is None
     assert target.exists() is (kind != "dangling")
     assert kind == "dangling" or target.read_text() == "precious"
 
@@ -79,7 +80,7 @@ def test_answers_are_read_from_regular_files_alone(tmp_path: Path, kind: str):
             path.mkdir()
 
     with pytest.raises(InvalidDefinition, match=rf"answers\.ndjson .*a {kind}|/dev/zero .*a device"):
-        recorded.Recorded(path)
+        evaluator.Recorded(path)
     with pytest.raises(OSError, match=f"a {kind}"):
         recordings.read(path)
     with pytest.raises(OSError, match=f"a {kind}"), recordings.Writer(path):
@@ -97,7 +98,7 @@ def test_a_socket_is_named(tmp_path: Path):
 
 def test_what_a_shell_passes_as_a_file_is_read():
     """The pipe of `<(…)` has a writer and is taken where that is allowed, and only there."""
-    read = "import sys; from pathlib import Path; from facets import private_files as p"
+    read = "import sys; from pathlib import Path; from facetline.facets import private_files as p"
     command = f"{read}; print(p.open_regular(Path(sys.argv[1]), pipes=len(sys.argv) > 2).read())"
     line = f'"{sys.executable}" -c "{command}" <(echo hello)'
     root = Path(__file__).resolve().parents[2]

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from evaluators import call_file, embedded, recorded
-from facets.errors import InvalidSettings
-from streams import project
-from streams.project import Project
-from streams.settings import load_settings
+from facetline.evaluators import call_file
+from facetline.evaluators.embedded import evaluator as embedded
+from facetline.evaluators.recorded import evaluator as recorded
+from facetline.facets.errors import InvalidSettings
+from facetline.streams import project
+from facetline.streams.project import Project
+from facetline.streams.settings import load_settings
 
 CONFIG = """
 [evaluators.small]

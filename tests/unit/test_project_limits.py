@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from facets import errors
-from streams import project
-from streams.settings import Settings
+from facetline.facets import errors
+from facetline.streams import project
+from facetline.streams.settings import Settings
 
 MODULE = """
 from fake_evaluator import FakeEvaluator
-from facets.collections import define_collection
-from facets.questions import choice
+from facetline.facets.collections import define_collection
+from facetline.facets.questions import choice
 
 topic = choice(ask="About?", options={"billing": "Charges", "other": "None of these"})
 tickets = define_collection(name="tickets", pattern="tickets/*", evaluator=FakeEvaluator(), questions={"topic": topic})

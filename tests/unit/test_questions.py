@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from facets import questions
-from facets.errors import InvalidDefinition
-from facets.questions import boolean, choice, score
+from facetline.facets import questions
+from facetline.facets.errors import InvalidDefinition
+from facetline.facets.questions import boolean, choice, score
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from evaluators import validation
-from evaluators.recorded import Recorded
-from facets import answers, questions
-from facets.errors import EvaluationFailed, InvalidAnswer, InvalidDefinition
+from facetline.evaluators import validation
+from facetline.evaluators.recorded.evaluator import Recorded
+from facetline.facets import answers, questions
+from facetline.facets.errors import EvaluationFailed, InvalidAnswer, InvalidDefinition
 
 ASKED = {
     "topic": questions.choice(ask="?", options={"billing": "", "outage": ""}),

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from evaluators import recordings
-from evaluators.contract import Evaluated, Identity
-from evaluators.recordings import Asker, Call, InvalidRecording, Problem
-from facets.answers import BooleanAnswer, ChoiceAnswer, ScoreAnswer
-from facets.questions import boolean, choice, score
+from facetline.evaluators.contract import Evaluated, Identity
+from facetline.evaluators.recorded import recordings
+from facetline.evaluators.recorded.recordings import Asker, Call, InvalidRecording, Problem
+from facetline.facets.answers import BooleanAnswer, ChoiceAnswer, ScoreAnswer
+from facetline.facets.questions import boolean, choice, score
 
 QUESTIONS = {
     "topic": choice(ask="About?", options={"billing": "Money", "other": "Else"}),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from facets.remembered import ENTRIES_MAX, Found, Remembered
+from facetline.facets.view.result_cache import ENTRIES_MAX, Found, Remembered
 
 
 def found(characters: int = 0) -> Found:

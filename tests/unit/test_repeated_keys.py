@@ -1,6 +1,6 @@
 """Keys that stand several times in one file."""
 
-from streams.repeated_keys import RepeatedKeys
+from facetline.streams.files.repeated_keys import RepeatedKeys
 
 
 def test_repeats_are_listed_with_their_lines() -> None:

@@ -14,11 +14,13 @@ import pytest
 import search_strategies
 import searched
 
-from facets import row_stream, rows, wear
-from facets.api import row_streams
-from facets.errors import SnapshotGone, UnknownCollection
-from facets.row_stream import RowReader, RowStream
-from facets.view import View
+from facetline.facets.api import row_streams
+from facetline.facets.errors import SnapshotGone, UnknownCollection
+from facetline.facets.search import row_stream
+from facetline.facets.search.row_stream import RowReader, RowStream
+from facetline.facets.table import record_arrays
+from facetline.facets.view import compaction
+from facetline.facets.view.view import View
 
 QUESTIONS = Path(__file__).resolve().parents[3] / "shared" / "data" / "banking77.csv"
 
@@ -72,7 +74,7 @@ def test_what_arrives_meanwhile_is_in_no_page(view: View) -> None:
 
     view.apply([searched.record(n, version=3, state={"title": "new"}) for n in range(1, 21)])
     view.apply([searched.record(n, version=4, status="deleted", facets=None, state=None) for n in range(1, 6)])
-    view._wear._tables["notes"].changes = wear.CHANGES_MIN + 1
+    view._wear._tables["notes"].changes = compaction.CHANGES_MIN + 1
     view.apply([searched.record(30, state={"title": "new"})])
     found += everything(reader)
 
@@ -149,7 +151,7 @@ def test_ten_thousand_rows_are_a_table(view: View) -> None:
     """All 10,003 questions come as CSV, texts as they are, the total and one line more."""
     with QUESTIONS.open(encoding="utf-8", newline="") as file:
         texts = [row["text"] for row in csv.DictReader(file)]
-    like = rows.shown(searched.record(1))  # plain ones: ten thousand models take seconds
+    like = record_arrays.shown(searched.record(1))  # plain ones: ten thousand models take seconds
     view.apply(
         [
             like._replace(
@@ -175,7 +177,7 @@ def test_a_worn_table_is_made_anew(view: View) -> None:
     selection = searched.select(counts="*", sort="-severity", limit=200)
     before = view.search(selection)
 
-    view._wear._tables["notes"].changes = wear.CHANGES_MIN + 1
+    view._wear._tables["notes"].changes = compaction.CHANGES_MIN + 1
     view.apply([record.model_copy(update={"version": 0}) for record in feed])
 
     after = view.search(selection)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import searched
 
-from facets.definitions import Definitions
-from facets.scratch import Scratch
-from facets.view import View
+from facetline.facets.definitions import Definitions
+from facetline.facets.temp_folder import Scratch
+from facetline.facets.view.view import View
 
 OWNER = """
 import os, sys
 from pathlib import Path
-from facets.scratch import Scratch
+from facetline.facets.temp_folder import Scratch
 scratch = Scratch(Path(sys.argv[1]))
 (scratch.folder / "data").write_text("x")
 os._exit(1)

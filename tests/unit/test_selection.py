@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import searched
 
-from facets.errors import InvalidFilter, InvalidQuery, UnknownFacet, UnknownValue
-from facets.selection import Selection, check_selection, selection_of, with_declared
+from facetline.facets.errors import InvalidFilter, InvalidQuery, UnknownFacet, UnknownValue
+from facetline.facets.search.selection import Selection, check_selection, selection_of, with_declared
 
 
 def refusal(error: type[InvalidQuery], **fields: Any) -> str:

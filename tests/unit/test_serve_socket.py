@@ -3,7 +3,7 @@
 import asyncio
 import socket
 
-from streams.cli import serve
+from facetline.streams.cli import serve
 
 
 async def test_replies_are_sent_at_once() -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from facets import errors
-from streams.settings import load_settings
+from facetline.facets import errors
+from facetline.streams.settings import load_settings
 
 
 @pytest.fixture(autouse=True)

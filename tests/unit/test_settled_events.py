@@ -4,8 +4,8 @@ import dataclasses
 
 import stored
 
-from storage.events import Applied, Batch, Outcome
-from streams import write_worker
+from facetline.storage.log.events import Applied, Batch, Outcome
+from facetline.streams.kafka import write_worker
 
 
 def test_each_outcome_has_the_place_of_its_event():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from facets import spreadsheet
+from facetline.facets.export import spreadsheet
 
 FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1+1", "\u00a0=1", "\u3000@x", "\ufeff=1",
             "\uff1d1+1", "\uff0b1", "\uff0d1", "\uff20x", " \uff1d1", "=cmd|' /C calc'!A0", "-2+3+cmd|' /C calc'!A0",

@@ -6,9 +6,10 @@ import duckdb
 import pytest
 import searched
 
-from facets import conditions, sql, sql_text, table_sql, tables
-from facets.questions import choice
-from facets.selection import check_on_table
+from facetline.facets.questions import choice
+from facetline.facets.search import conditions, sql, sql_text
+from facetline.facets.search.selection import check_on_table
+from facetline.facets.table import ddl, tables
 
 TABLE = tables.table_of(searched.definition())
 
@@ -112,7 +113,7 @@ def test_options_are_declared_in_the_order_of_their_text() -> None:
     question = choice(ask="?", options=dict.fromkeys(("b", "it's", "a"), "…"))
     table = tables.table_of(searched.definition(questions={"q": question}))
 
-    statements = table_sql.create(table)
+    statements = ddl.create(table)
 
     assert table.columns["q"].values == ("b", "it's", "a")
     assert "CREATE TYPE live.main.\"notes.q\" AS ENUM ('a', 'b', 'it''s')" in statements
@@ -120,7 +121,7 @@ def test_options_are_declared_in_the_order_of_their_text() -> None:
 
 def test_the_table_has_the_named_columns_and_two_hidden_ones() -> None:
     """The table's columns are those that a filter may name, and the texts that hits are rebuilt from."""
-    *_, statement = table_sql.create(TABLE)
+    *_, statement = ddl.create(TABLE)
 
     names = re.findall(r'"(\w+)" (?:[A-Z]|live)', statement)
 

@@ -28,9 +28,9 @@ from pydantic import (
     model_validator,
 )
 
-from facets import names, state_models, states
-from facets.documents import EventReason
-from facets.errors import InvalidDefinition, InvalidEvent
+from facetline.facets.documents import EventReason
+from facetline.facets.errors import InvalidDefinition, InvalidEvent
+from facetline.facets.schema import names, state_models, states
 
 TICKET = states.schema_of_types(
     {"title": "string", "priority": "integer", "price": "number", "vip": "boolean", "due": "datetime"}

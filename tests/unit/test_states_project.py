@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from facets import states
-from streams import project
-from streams.settings import Settings
+from facetline.facets.schema import states
+from facetline.streams import project
+from facetline.streams.settings import Settings
 
 CONFIG = """
 [evaluators.local]

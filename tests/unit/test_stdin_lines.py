@@ -7,8 +7,8 @@ import threading
 import pytest
 from polling import eventually
 
-from facets.agents import stdin_lines
-from facets.agents.stdin_lines import StdinLines
+from facetline.facets.agents import stdin_lines
+from facetline.facets.agents.stdin_lines import StdinLines
 
 
 def write(descriptor: int, *parts: bytes) -> None:

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from evaluators import calibration, embedded, factory, temperatures
-from evaluators.calibration import Calibration
-from facets.errors import InvalidDefinition
+from facetline.evaluators import factory
+from facetline.evaluators.embedded import calibration, evaluator
+from facetline.evaluators.embedded.calibration import Calibration
+from facetline.evaluators.quality import temperatures
+from facetline.facets.errors import InvalidDefinition
 
 
 def fit(**changes: Any) -> Calibration:
@@ -16,10 +18,10 @@ def fit(**changes: Any) -> Calibration:
     return calibration.stored().model_copy(update={**own, **changes})
 
 
-def made(folder: Path, **table: Any) -> embedded.Embedded:
+def made(folder: Path, **table: Any) -> evaluator.Embedded:
     """The evaluator `local` of a project in a folder."""
     found = factory.evaluator_from_table("local", {"kind": "embedded", **table}, folder=folder)
-    assert isinstance(found, embedded.Embedded)
+    assert isinstance(found, evaluator.Embedded)
     return found
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from streams.limiter import Limiter
-from streams.token_bucket import Taken, TokenBucket
+from facetline.streams.classify.rate_limiter import Limiter
+from facetline.streams.classify.token_bucket import Taken, TokenBucket
 
 BYTES = 400
 

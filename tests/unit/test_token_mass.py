@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from evaluators import token_mass
-from evaluators.token_mass import Token
+from facetline.evaluators.chat import logprobs
+from facetline.evaluators.chat.logprobs import Token
 
 CODES = ("A", "B", "C")
 
@@ -29,8 +29,8 @@ def told(*tokens: tuple[str, dict[str, float]]) -> dict[str, Any]:
 
 def shares(text: str, tokens: list[Token], codes: tuple[str, ...] = CODES, chosen: str = "A") -> Any:
     """Return the shares at the chosen code's place in `text`."""
-    start = token_mass.start_of(tokens, text)
-    return None if start is None else token_mass.shares(tokens, start + text.index(chosen), codes=codes, chosen=chosen)
+    start = logprobs.start_of(tokens, text)
+    return None if start is None else logprobs.shares(tokens, start + text.index(chosen), codes=codes, chosen=chosen)
 
 
 CLEAN = [('{"q0":"', {}), ("A", {"A": 0.84, "B": 0.16}), ('"}', {})]
@@ -49,7 +49,7 @@ SUFFIXED = [('{"q0": "', {}), ('A"', {'A"': 0.5, "A": 0.3, 'B"': 0.1, "B": 0.1})
 )
 def test_structural_characters_may_share_a_token(text: str, tokens: list[Any], expected: dict[str, float]):
     """What stands before and behind a code within its token is taken off; pieces of one code are added up."""
-    found = shares(text, token_mass.tokens_of(told(*tokens)), codes=("A", "B"))
+    found = shares(text, logprobs.tokens_of(told(*tokens)), codes=("A", "B"))
 
     assert found.by_code == expected
     assert found.chosen == expected["A"]
@@ -57,15 +57,15 @@ def test_structural_characters_may_share_a_token(text: str, tokens: list[Any], e
 
 def test_all_codes_seen_is_a_distribution():
     """Shares of all codes, of their common mass, are given where each was among the alternatives."""
-    tokens = token_mass.tokens_of(told(("A", {"A": 0.6, "B": 0.1, "C": 0.1, "I": 0.2})))
+    tokens = logprobs.tokens_of(told(("A", {"A": 0.6, "B": 0.1, "C": 0.1, "I": 0.2})))
 
     assert shares("A", tokens).by_code == {"A": 0.75, "B": 0.125, "C": 0.125}
 
 
 def test_a_code_out_of_sight_leaves_no_distribution():
     """Where an unseen code could have more than one in a hundred, only what the chosen one has for sure is given."""
-    unsure = shares("A", token_mass.tokens_of(told(("A", {"A": 0.6, "B": 0.2}))))
-    sure = shares("A", token_mass.tokens_of(told(("A", {"A": 0.992}))))
+    unsure = shares("A", logprobs.tokens_of(told(("A", {"A": 0.6, "B": 0.2}))))
+    sure = shares("A", logprobs.tokens_of(told(("A", {"A": 0.992}))))
 
     assert (unsure.by_code, unsure.chosen) == (None, 0.6)
     assert (sure.by_code, sure.chosen) == ({"A": 1.0, "B": 0.0, "C": 0.0}, 1.0)
@@ -75,7 +75,7 @@ def test_a_token_without_alternatives_is_not_certain():
     """A server that tells a token's own probability alone makes no answer look surer than that."""
     told_ = {"content": [{"token": "A", "logprob": math.log(0.51), "top_logprobs": []}]}
 
-    assert shares("A", token_mass.tokens_of(told_)) == token_mass.Shares(0.51, None)
+    assert shares("A", logprobs.tokens_of(told_)) == logprobs.Shares(0.51, None)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_another_beginning_is_no_alternative():
 def test_what_is_no_probability_is_left_out(bad: Any):
     """Null, NaN, infinities, -9999 and positive values are dropped with their alternative alone."""
     top = [{"token": "A", "logprob": math.log(0.9)}, {"token": "B", "logprob": bad}]
-    tokens = token_mass.tokens_of({"content": [{"token": "A", "logprob": math.log(0.9), "top_logprobs": top}]})
+    tokens = logprobs.tokens_of({"content": [{"token": "A", "logprob": math.log(0.9), "top_logprobs": top}]})
 
     assert [each.chances() for each in tokens] == [{"A": pytest.approx(0.9)}]
 
@@ -126,14 +126,14 @@ def test_what_is_no_probability_is_left_out(bad: Any):
 )
 def test_no_tokens_is_an_answer_too(told_: Any):
     """Models that were asked for probabilities and give none, or half of them, have no tokens."""
-    assert token_mass.tokens_of(told_) == []
+    assert logprobs.tokens_of(told_) == []
 
 
 def test_objects_are_read_as_mappings_are():
     """Both forms are in what litellm returns."""
     told_ = SimpleNamespace(content=[SimpleNamespace(token="A", logprob=0.0, top_logprobs=None)])
 
-    assert [each.chances() for each in token_mass.tokens_of(told_)] == [{"A": 1.0}]
+    assert [each.chances() for each in logprobs.tokens_of(told_)] == [{"A": 1.0}]
 
 
 @pytest.mark.parametrize(
@@ -150,9 +150,9 @@ def test_objects_are_read_as_mappings_are():
 )
 def test_tokens_must_spell_the_reply(spelled: list[str], text: str, start: int | None):
     """White space around and an end mark make no difference; tokens of something else are of no use."""
-    assert token_mass.start_of([token(each, {}) for each in spelled], text) == start
+    assert logprobs.start_of([token(each, {}) for each in spelled], text) == start
 
 
 def test_a_place_beyond_the_tokens_has_no_share():
     """Tokens that end early say nothing about what follows."""
-    assert token_mass.shares([token("A", {"A": 1.0})], 1, codes=CODES, chosen="A") is None
+    assert logprobs.shares([token("A", {"A": 1.0})], 1, codes=CODES, chosen="A") is None

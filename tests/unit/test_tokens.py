@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from facets import errors, tokens
+from facetline.facets import errors, tokens
 
 NUMBERS = st.integers(0, 2**63 - 1)
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=60)

@@ -2,31 +2,32 @@
 
 import pytest
 
-from storage import candidates, turns
+from facetline.storage.jobs import decisions
+from facetline.storage.queue import due_documents
 
 CREATED_MS = 100
 BEFORE, AFTER = 50, 150
 ACTIVE, OTHER = "active", "other"
 
 
-def document(status: str, **differing: object) -> turns.Standing:
+def document(status: str, **differing: object) -> decisions.DocumentSnapshot:
     """A document in the live lane, cleared before the job, that nobody asks about."""
     plain: dict[str, object] = {
         "status": status,
-        "lane": candidates.LIVE,
+        "lane": due_documents.LIVE,
         "fingerprint": ACTIVE if status == "indexed" else None,
         "cleared_ms": BEFORE,
         "owner": None,
         "crashes": 0,
         "claimed_fingerprint": None,
     }
-    return turns.Standing(**{**plain, **differing})  # type: ignore[arg-type]
+    return decisions.DocumentSnapshot(**{**plain, **differing})  # type: ignore[arg-type]
 
 
 ASKED = {"owner": "one", "claimed_fingerprint": ACTIVE}
 ASKED_OTHERWISE = {"owner": "one", "claimed_fingerprint": OTHER}
 TAKEN_OVER = {"crashes": 1, "claimed_fingerprint": ACTIVE}
-BY_A_JOB = {"cleared_ms": AFTER, "lane": candidates.REINDEX}
+BY_A_JOB = {"cleared_ms": AFTER, "lane": due_documents.REINDEX}
 CASES = [
     # document, then what a missing, an outdated and a forced job do
     (document("deleted"), "skipped", "skipped", "skipped"),
@@ -52,9 +53,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("standing", "missing", "outdated", "force"), CASES)
-def test_turn_by_mode(standing: turns.Standing, missing: str, outdated: str, force: str):
+def test_turn_by_mode(standing: decisions.DocumentSnapshot, missing: str, outdated: str, force: str):
     """Each kind of document is cleared, adopted or closed as its mode asks, and never asked about twice."""
-    decided = {mode: turns.decide(mode, CREATED_MS, ACTIVE, standing) for mode in ("missing", "outdated", "force")}
+    decided = {mode: decisions.decide(mode, CREATED_MS, ACTIVE, standing) for mode in ("missing", "outdated", "force")}
 
     assert decided == {"missing": missing, "outdated": outdated, "force": force}
 
@@ -72,4 +73,4 @@ def test_turn_by_mode(standing: turns.Standing, missing: str, outdated: str, for
 )
 def test_item_ends_as_its_own_identity_did(current: int, status: str, expected: str | None):
     """An item asked about under one `indexed_as` ends with that answer or failure, or was passed over."""
-    assert turns.outcome(3, current, status) == expected
+    assert decisions.outcome(3, current, status) == expected

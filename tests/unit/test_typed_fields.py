@@ -2,8 +2,8 @@
 
 import pytest
 
-from streams.text_files import InvalidFile
-from streams.typed_fields import check_date_formats, typed
+from facetline.streams.files.text_files import InvalidFile
+from facetline.streams.files.typed_fields import check_date_formats, typed
 
 TYPES = {"due": "datetime", "priority": "integer"}
 

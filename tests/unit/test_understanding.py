@@ -7,13 +7,13 @@ import builders
 import pytest
 from fake_evaluator import FakeEvaluator
 
-from evaluators.contract import Evaluated
-from facets import errors
-from facets.answers import ChoiceAnswer
-from facets.questions import Choice, boolean, choice
-from streams import understanding
-from streams.calls import CallLimits
-from streams.understanding import Taken, Understood
+from facetline.evaluators.contract import Evaluated
+from facetline.facets import errors
+from facetline.facets.answers import ChoiceAnswer
+from facetline.facets.questions import Choice, boolean, choice
+from facetline.streams.classify import query_understanding
+from facetline.streams.classify.call import CallLimits
+from facetline.streams.classify.query_understanding import Taken, Understood
 
 TOPIC = choice(ask="About?", options={"billing": "Money", "outage": "Down"})
 STATUS = choice(ask="Open?", options={"open": "Not solved", "closed": "Solved"})
@@ -29,7 +29,7 @@ def answers(**chosen: tuple[str, float | None]) -> Evaluated:
 
 async def understood(evaluator: FakeEvaluator, sentence: str = "open invoices") -> Understood:
     """What a sentence is taken for."""
-    return await understanding.understand(sentence, DEFINITION, evaluator, CallLimits(call_s=1.0))
+    return await query_understanding.understand(sentence, DEFINITION, evaluator, CallLimits(call_s=1.0))
 
 
 class Listening(FakeEvaluator):
@@ -87,7 +87,7 @@ async def test_an_evaluator_that_fails_is_not_asked_again():
     ):
         evaluator = FakeEvaluator(wrong)
         with pytest.raises(kind):
-            await understanding.understand("x", DEFINITION, evaluator, CallLimits(call_s=0.05))
+            await query_understanding.understand("x", DEFINITION, evaluator, CallLimits(call_s=0.05))
         assert len(evaluator.history) == 1
 
 
@@ -95,7 +95,7 @@ def test_a_question_with_as_many_options_as_can_be_is_not_asked():
     """There is no room for one more; the others are asked, and it is told."""
     area = choice(ask="Which?", options={str(number): "" for number in range(3)})
     definition = builders.definition(questions={"topic": TOPIC, "area": area})
-    asked, unasked = understanding.questions_of(definition, 3)
+    asked, unasked = query_understanding.questions_of(definition, 3)
 
     assert (list(asked), unasked) == (["topic"], ("area",))
 
@@ -105,14 +105,14 @@ def test_a_collection_without_choices_cannot_be_asked():
     definition = builders.definition(questions={"urgent": boolean(ask="Today?")})
 
     with pytest.raises(errors.InvalidQuery, match="--filter"):
-        understanding.questions_of(definition, 255)
+        query_understanding.questions_of(definition, 255)
 
 
 @pytest.mark.parametrize("taken", [["__any__"], ["__ANY__"], ["__any__", "___any___"]])
 def test_the_added_option_is_like_no_other(taken: list[str]):
     """A question's own options keep their meaning, whatever they are called."""
     question = Choice(ask="?", options={**dict.fromkeys(taken, "x"), "other": "y"})
-    name = understanding.unmentioned(question)
+    name = query_understanding.unmentioned(question)
 
     assert name.casefold() not in {option.casefold() for option in question.options}
 

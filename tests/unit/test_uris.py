@@ -2,8 +2,8 @@
 
 import pytest
 
-from facets import documents
-from facets.errors import InvalidEvent
+from facetline.facets import documents
+from facetline.facets.errors import InvalidEvent
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from evaluators import validation
-from evaluators.contract import Evaluated
-from facets import answers, questions
-from facets.errors import InvalidAnswer
+from facetline.evaluators import validation
+from facetline.evaluators.contract import Evaluated
+from facetline.facets import answers, questions
+from facetline.facets.errors import InvalidAnswer
 
 TOPIC = questions.choice(ask="?", options={"a": "", "b": "", "c": ""})
 LEVEL = questions.score(ask="?", levels=["low", "mid", "high"])

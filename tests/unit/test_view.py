@@ -10,12 +10,13 @@ import duckdb
 import pytest
 import searched
 
-from facets import rows, tokens
-from facets.definitions import Definitions
-from facets.documents import Record
-from facets.errors import InvalidCursor, SearchTimeout, UnknownCollection
-from facets.questions import boolean, choice, score
-from facets.view import View
+from facetline.facets import tokens
+from facetline.facets.definitions import Definitions
+from facetline.facets.documents import Record
+from facetline.facets.errors import InvalidCursor, SearchTimeout, UnknownCollection
+from facetline.facets.questions import boolean, choice, score
+from facetline.facets.table import record_arrays
+from facetline.facets.view.view import View
 
 SOON_S = 20
 
@@ -416,7 +417,7 @@ def test_a_search_that_takes_too_long_is_stopped() -> None:
     """It ends with an error of its own, and the next search is answered."""
     with contextlib.closing(View(search_s=0.3)) as view:  # many times what the last one takes
         view.define(Definitions([searched.definition()]))
-        like = rows.shown(searched.record(1, state={"title": "ab" * 300}))
+        like = record_arrays.shown(searched.record(1, state={"title": "ab" * 300}))
         view.apply([like._replace(feed_seq=n, uri=f"@alice/notes/n{n}", key=f"n{n}") for n in range(1, 8_001)])
         endless = " OR ".join(f"state_title LIKE '%{'_a%' * 40}{n}'" for n in range(32))
 

@@ -10,7 +10,7 @@ import pytest
 import search_strategies
 import searched
 
-from facets.documents import Record
+from facetline.facets.documents import Record
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "banking77.csv"
 

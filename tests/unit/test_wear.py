@@ -1,6 +1,6 @@
 """Wear: what changes leave behind is counted, and bounded by making tables anew."""
 
-from facets.wear import CHANGES_MIN, Wear
+from facetline.facets.view.compaction import CHANGES_MIN, Wear
 
 
 def test_new_rows_are_no_wear() -> None:

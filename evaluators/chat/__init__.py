@@ -1,0 +1,1 @@
+"""Chat models as evaluators: the prompt, the request and the reading of the reply."""

@@ -1,0 +1,1 @@
+"""Decision models as evaluators: one call with answers and their distributions."""

@@ -1,0 +1,1 @@
+"""The evaluator that needs no key and no network: a small embedding model."""

@@ -1,0 +1,1 @@
+"""The one way to litellm: requests, replies, errors, and where providers are reached."""

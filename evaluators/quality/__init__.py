@@ -1,0 +1,1 @@
+"""What answers are worth against labels: measures, fitting and fitted temperatures."""

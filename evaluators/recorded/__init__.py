@@ -1,0 +1,1 @@
+"""Answers from a file of recorded calls instead of a model."""

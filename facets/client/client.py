@@ -1,0 +1,249 @@
+"""The Python client of a running `facetline serve`: `Client`, and `AsyncClient` with the same methods to await.
+
+```python
+with Client("http://127.0.0.1:8080", token=token) as client:
+    client.write("tickets/t1", body="My card was charged twice")
+    found = client.search("tickets", {"topic": "billing"}, min_confidence=0.8)
+```
+
+Replies are the JSON objects of docs/api.md. Refusals are the errors of `facets.errors`. What could be lost on the way
+is sent again within the time, with the same key, so never done twice. A client reads its own writes: it remembers the
+tokens of its last ones and asks each search to be at least so new (`remembers=False` switches that off).
+"""
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import httpx
+
+from facetline.facets import errors
+from facetline.facets.client import base, calls
+from facetline.facets.client.async_client import AsyncClient
+from facetline.facets.client.base import ENDED, JOB_POLL_S, TIMEOUT_S, Common, Facets, Wait, made
+from facetline.facets.client.calls import Call, Lost, Pause, Reply, Waiting
+from facetline.facets.client.memory import is_loopback
+
+__all__ = ["AsyncClient", "Client"]
+
+
+class Client(Common):
+    """Talks to one server; threads may share it. Closed by `close`, or at the end of a `with`.
+
+    Args:
+        url: Such as `http://127.0.0.1:8080`.
+        token: What `facetline token create` showed; None where the server has no tokens.
+        timeout_s: How long a call is tried in all, beside what it asks the server to wait.
+        remembers: Whether searches are to know this client's last 16 writes.
+        transport: In place of httpx's own, for tests.
+
+    Raises (every method): `errors.PipelineError`s alone, `errors.ServerUnavailable` when no answer comes.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        remembers: bool = True,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        super().__init__(url, token, timeout_s, remembers=remembers)
+        self._http = httpx.Client(transport=transport, trust_env=not is_loopback(self.url))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def search(self, collection: str, facets: Facets | None = None, **options: Any) -> dict[str, Any]:
+        """Search: `client.search("tickets", {"topic": ["billing"]}, min_confidence=0.8)`.
+
+        Options: `min_confidence`, `filter`, `sort`, `limit`, `cursor`, `counts`, `scope`, `fields`, `at_least`,
+        `wait_ms`, and
+        the others of docs/api.md.
+        """
+        try:
+            reply = self._call(self.searching(collection, facets, options))
+        except errors.InvalidCursor:
+            if not self.memory.for_search(collection):
+                raise
+            # The caller's cursor, or our tokens? If it is right without them, the store is another one than it was.
+            reply = self._call(self.searching(collection, facets, options, remembered=False))
+            self.memory.forget()
+        return self.memory.found(collection, reply)
+
+    def rows(
+        self, collection: str, facets: Facets | None = None, *, limit: int | None = None, **options: Any
+    ) -> Iterator[dict[str, Any]]:
+        """Return the hits of a search, page after page, each as it then is: all of them, or the first `limit`.
+
+        What is written meanwhile may be among them. A document whose place in the order changes meanwhile may come
+        twice or not at all: sort by what does not change (as without `sort`) to have each once.
+        """
+        wanted = calls.wanted(limit, options)
+        while wanted.page:
+            page = self.search(collection, facets, **{**options, "limit": wanted.page, "cursor": wanted.cursor})
+            yield from page["hits"]
+            wanted = wanted.after(page)
+
+    def get(self, uri: str) -> dict[str, Any]:
+        """Return a document whole."""
+        call = Call("GET", calls.document(uri), self.memory.params_of(uri))
+        return self.memory.written(uri, self._call(call))
+
+    def write(
+        self,
+        uri: str,
+        *,
+        body: str | None = None,
+        state: Mapping[str, Any] | None = None,
+        event_id: str | None = None,
+        wait: Wait = "answered",
+        timeout_s: float = 60.0,
+    ) -> dict[str, Any]:
+        """Write a document; a body or state that is None stays as it is.
+
+        With `wait="answered"` the reply has this write's facets, or `status: pending` after `timeout_s`.
+        """
+        call = calls.write(uri, body, state, event_id or str(uuid.uuid4()), Waiting(wait, timeout_s))
+        return self.memory.written(uri, self._call(call))
+
+    def delete(
+        self, uri: str, *, event_id: str | None = None, wait: Wait = "applied", timeout_s: float = 10.0
+    ) -> dict[str, Any]:
+        """Delete a document; an absent one is no error."""
+        waiting = Waiting(wait, timeout_s)
+        key = event_id or str(uuid.uuid4())
+        call = Call("DELETE", calls.document(uri), waiting.params, key=key, wait_s=timeout_s)
+        return self.memory.written(uri, self._call(call))
+
+    def event(self, event_id: str) -> dict[str, Any]:
+        """Return what became of a write that was not waited for."""
+        return self._object(Call("GET", f"/v1/events/{calls.part(event_id)}"))
+
+    def collections(self) -> list[dict[str, Any]]:
+        """Return the collections with their questions and counts."""
+        found: list[dict[str, Any]] = self._object(Call("GET", "/v1/collections"))["collections"]
+        return found
+
+    def collection(self, name: str) -> dict[str, Any]:
+        """Return one collection."""
+        return self._object(Call("GET", f"/v1/collections/{calls.part(name)}"))
+
+    def reindex(
+        self,
+        collection: str,
+        *,
+        wait: bool = True,
+        timeout_s: float | None = None,
+        key: str | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Ask again about documents, and return the job when it has ended; at once with `wait=False`.
+
+        Options: `outdated`, `force`, `filter`, `scope`; with `dry_run=True` nothing is started, and the reply says what
+        it would take. After `timeout_s` the job is returned as it stands; it goes on.
+        """
+        job = self._object(base.reindex(collection, key or str(uuid.uuid4()), options))
+        ends = None if timeout_s is None else time.monotonic() + timeout_s
+        while wait and not options.get("dry_run") and job["state"] not in ENDED:
+            left = JOB_POLL_S if ends is None else min(JOB_POLL_S, ends - time.monotonic())
+            if left <= 0:
+                break
+            time.sleep(left)
+            job = self.job(job["id"])
+        return job
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Return the newest jobs, the newest first."""
+        found: list[dict[str, Any]] = self._object(Call("GET", "/v1/jobs"))["jobs"]
+        return found
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        """Return a job with its progress."""
+        return self._object(Call("GET", f"/v1/jobs/{calls.part(job_id)}"))
+
+    def job_items(self, job_id: str, *, status: str = "failed") -> Iterator[dict[str, Any]]:
+        """Return the documents of a job that ended so, all of them."""
+        cursor = None
+        while True:
+            page = self._object(base.items(job_id, status, cursor))
+            yield from page["items"]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
+    def cancel(self, job_id: str) -> dict[str, Any]:
+        """Cancel a job; what was asked again stays."""
+        return self._object(Call("POST", f"/v1/jobs/{calls.part(job_id)}/cancel"))
+
+    def dead_letters(self, *, reason: str | None = None) -> Iterator[dict[str, Any]]:
+        """Return the dead letters that wait, newest first, all of them."""
+        cursor = None
+        while True:
+            page = self._object(base.dead_letters(reason, cursor))
+            yield from page["dead_letters"]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
+    def dead_letter(self, letter_id: int) -> dict[str, Any]:
+        """Return a dead letter with its record."""
+        return self._object(base.dead_letter(letter_id))
+
+    def redrive(self, letter_id: int) -> dict[str, Any]:
+        """Send a dead letter again, and return what became of it."""
+        return self._object(base.dead_letter(letter_id, "redrive"))
+
+    def discard(self, letter_id: int) -> dict[str, Any]:
+        """Close a dead letter for good without sending it, and return it."""
+        return self._object(base.dead_letter(letter_id, "discard"))
+
+    def sql(
+        self,
+        text: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        limit: int = 1_000,
+        timeout_ms: int = 5_000,
+        agents: bool = False,
+        fields: Literal["body"] | None = None,
+    ) -> dict[str, Any]:
+        """Run one SELECT; `agents`: over the collections that agents may see alone.
+
+        With `fields="body"` the collections' tables have the texts of their documents, as `doc_body`.
+        """
+        return self._object(base.sql(text, params, limit, timeout_ms, agents=agents, fields=fields))
+
+    def _object(self, call: Call) -> dict[str, Any]:
+        found: dict[str, Any] = self._call(call)
+        return found
+
+    def _call(self, call: Call) -> Any:
+        steps = calls.talk(call, self.patience(call), time.monotonic)
+        step = next(steps)
+        while True:
+            try:
+                step = steps.send(self._done(step))
+            except StopIteration as ended:
+                return ended.value
+
+    def _done(self, step: Call | Pause) -> Reply | Lost | None:
+        if isinstance(step, Pause):
+            time.sleep(step.seconds)
+            return None
+        try:
+            return made(self._http.request(**self.request(step)))
+        except httpx.TransportError as error:
+            return self.lost(error)

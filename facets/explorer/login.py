@@ -1,0 +1,76 @@
+"""Signing in with a token, and out again.
+
+The browser gets a session cookie that no script reads and no other site sends; the token itself stays on the server.
+"""
+
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from facetline.facets.api.auth import TOKEN_CHARS_MAX
+from facetline.facets.api.problems import Problem
+from facetline.facets.explorer.base import Site, Visitor
+from facetline.facets.explorer.sessions import COOKIE, LIFE_S
+
+REFUSED = 401
+
+
+class SigningIn:
+    """The handlers of the sign-in page."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def show(self, request: Request) -> Response:
+        """Ask for a token."""
+        return self._form(request, request.query_params.get("next", ""))
+
+    async def sign_in(self, request: Request) -> Response:
+        """Open a session for a valid token."""
+        try:
+            await self._site.check_mark(request, None)
+        except Problem as problem:
+            return self._site.problem(request, problem, None)
+        form = await self._site.form(request)
+        token, onward = form.get("token", "").strip(), form.get("next", "")
+        if not 0 < len(token) <= TOKEN_CHARS_MAX or await self._site.node.authenticate(token) is None:
+            return self._form(request, onward, refused=True)
+        self._site.sessions.close(request.cookies.get(COOKIE))
+        reply = self._site.go(_own(onward))
+        reply.set_cookie(
+            COOKIE,
+            self._site.sessions.open(token),
+            max_age=LIFE_S,
+            path="/",
+            # The browser knows how it got here, also behind a proxy that ends TLS.
+            secure=request.headers.get("origin", "").startswith("https://"),
+            httponly=True,
+            samesite="strict",
+        )
+        return reply
+
+    async def sign_out(self, _request: Request, visitor: Visitor) -> Response:
+        """Close the session."""
+        self._site.sessions.close(visitor.session)
+        reply = self._site.go("/-/sign-in")
+        reply.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+        return reply
+
+    def _form(self, request: Request, onward: str, *, refused: bool = False) -> Response:
+        return self._site.render(
+            request,
+            "sign_in.html",
+            None,
+            status=REFUSED if refused else 200,
+            mark=self._site.forms.mark(None),
+            next=_own(onward),
+            refused=refused,
+        )
+
+
+def _own(address: str) -> str:
+    """Return an address of this site, and the front page in place of any other."""
+    parts = urlsplit(address)
+    own = address.startswith("/") and not address.startswith(("//", "/\\")) and not parts.netloc and not parts.scheme
+    return address if own and address.isprintable() and "\\" not in address else "/"

@@ -1,0 +1,128 @@
+"""How a collection stands: the counts by status and the pipeline strip, as the page shows them. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from facetline.facets.explorer import formatting
+
+# In the order in which they are drawn; deleted documents are not there for a reader.
+STATUSES = ("indexed", "pending", "failed", "empty")
+_SAID = {"indexed": "answered", "pending": "being asked", "failed": "failed", "empty": "blank"}
+# A state in which pending documents are not being asked about, and nothing else says so.
+_ABSENT = "absent"
+_EVALUATOR = {
+    "ok": "answering",
+    "paused": "paused",
+    "stopped": "stopped",
+    "absent": "not asked",
+    "unknown": "not asked: no worker is running",
+}
+# How often the strip asks for news while something moves, and while nothing does (seconds).
+BUSY_S = 2
+QUIET_S = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One status: where its piece of the line begins and how long it is, 0 to 100."""
+
+    status: str
+    said: str
+    count: int
+    start: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """The pipeline strip; `every_s` is when to look again, `warning` what a person must do."""
+
+    parts: list[Part]
+    total: int
+    pending: str
+    failed: int
+    reasons: list[str]
+    outdated: int
+    lag: str
+    evaluator: str
+    model: str
+    state: str
+    state_said: str
+    why: str
+    warning: str
+    spend: str
+    calls: int
+    every_s: int
+
+
+def parts(counts: Mapping[str, int]) -> list[Part]:
+    """Return the pieces of the line that shows the documents by status; what there is is never too thin to see."""
+    total = sum(counts.get(status, 0) for status in STATUSES)
+    start = 0.0
+    found = []
+    for status in STATUSES:
+        number = counts.get(status, 0)
+        share = round(100 * number / total, 2) if total else 0.0
+        found.append(Part(status, _SAID[status], number, start, share))
+        start = round(start + share, 2)
+    return found
+
+
+def strip(given: Mapping[str, Any]) -> Strip:
+    """Return the strip out of the node's own."""
+    counts = given["counts"]
+    waiting = counts.get("pending", 0)
+    oldest = given.get("oldest_pending_s")
+    evaluator = given["evaluator"]
+    absent = evaluator["state"] == _ABSENT
+    found = [replace(part, said="waiting") if absent and part.status == "pending" else part for part in parts(counts)]
+    spend = given["spend"]
+    events = given["lag"].get("events") or 0
+    moving = bool(waiting or events)
+    return Strip(
+        parts=found,
+        total=sum(part.count for part in found),
+        pending=f"oldest waits {formatting.seconds(oldest)}" if waiting and oldest is not None and not absent else "",
+        failed=counts.get("failed", 0),
+        reasons=_reasons(given["failed"]),
+        outdated=given.get("outdated") or 0,
+        lag=_lag(events, given["lag"].get("seconds")),
+        evaluator=evaluator["name"],
+        model=evaluator.get("model") or evaluator.get("kind") or "",
+        state=evaluator["state"],
+        state_said=_EVALUATOR.get(evaluator["state"], evaluator["state"]),
+        why="" if absent else evaluator.get("said") or "",
+        warning=_warning(waiting, oldest, evaluator.get("said")) if absent else "",
+        spend=_spend(spend.get("usd"), spend.get("usd_max")),
+        calls=spend.get("calls") or 0,
+        every_s=BUSY_S if moving else QUIET_S,
+    )
+
+
+def _warning(waiting: int, oldest_s: float | None, way_out: str | None) -> str:
+    """Say that no worker is running, what waits for one, for how long, and the way out where it is told."""
+    documents = f"{formatting.count(waiting)} document{' waits' if waiting == 1 else 's wait'} for an answer"
+    since = "" if oldest_s is None else f", the oldest for {formatting.seconds(oldest_s)}"
+    return f"No worker is running: {documents}{since}{f'; {way_out}' if way_out else ''}."
+
+
+def _reasons(failed: Mapping[str, int]) -> list[str]:
+    said = [reason.replace("_", " ") for reason in failed]
+    if len(said) == 1:
+        return said
+    return [f"{formatting.count(number)} {each}" for each, number in zip(said, failed.values(), strict=True)]
+
+
+def _spend(usd: float | None, most: float | None) -> str:
+    """Return today's money; nothing where it is not told."""
+    if usd is None:
+        return ""
+    return formatting.usd(usd) + (f" of {formatting.usd(most)}" if most is not None else "")
+
+
+def _lag(events: int, seconds: float | None) -> str:
+    if not events:
+        return ""
+    behind = f"{formatting.count(events)} event{'' if events == 1 else 's'} behind"
+    return behind if seconds is None else f"{behind}, {formatting.seconds(seconds)}"

@@ -1,0 +1,189 @@
+"""What an address of the page asks for, and the address of everything that a click would ask for instead.
+
+The address is the whole state of the page: nothing is remembered elsewhere. A parameter without a value is left out, so
+one search has one address.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from urllib.parse import quote, urlencode
+
+from facetline.facets.errors import InvalidQuery, likeliest, nearest
+from facetline.facets.questions import Question
+from facetline.facets.search.selection import ALL, FACET_SIZE_MAX, Selection, declared
+
+PAGE_ROWS = 20
+# Cursors of the pages before this one that an address carries along, so that one can go back: 8 x 200 bytes or so.
+BACK_MAX = 8
+FIRST = "first"
+"""Stands for the first page, which has no cursor."""
+# Longer than any address that a person writes; servers refuse a request line of more than 64 KiB anyway.
+_PARAMETERS_MAX = 1_000
+_PLAIN = ("min_confidence", "filter", "sort", "scope", "cursor", "page")
+_FACET = "f."
+# Of the API, which the page does not have: asked for here, they are refused and not passed over.
+_OF_API = ("limit", "counts", "at_least", "wait_ms", "facet_size", "facet_sort", "facet_min_count", "facet_mode", "mc")
+# What other sites and newsletters put behind a link, however like a question's name it is.
+_TRACKING = re.compile(r"utm_.*|mc_[ce]id|.*clid|source|ref", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One address of a collection's page; texts are as they were given, `facets` in the order in which they were."""
+
+    collection: str
+    facets: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    min_confidence: float | None = None
+    filter: str | None = None
+    sort: str | None = None
+    scope: str | None = None
+    cursor: str | None = None
+    page: int = 1
+    back: tuple[str, ...] = ()
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether anything is left out of what there is."""
+        return bool(self.facets or self.filter or self.scope)
+
+    def selection(self) -> Selection:
+        """Return the search that this is, with the counts of every question, all of their options."""
+        return Selection(
+            collection=self.collection,
+            facets=self.facets,
+            min_confidence=self.min_confidence,
+            filter=self.filter,
+            sort=self.sort or (),
+            scope=self.scope,
+            cursor=self.cursor,
+            counts=(ALL,),
+            facet_size=FACET_SIZE_MAX,
+            limit=PAGE_ROWS,
+        )
+
+    def declared(self, questions: Mapping[str, Question]) -> "Asked":
+        """Return the same search with its values as the questions declare them: one search has one address."""
+        return replace(self, facets=declared(self.facets, questions))
+
+    def first_page(self) -> "Asked":
+        """Return the same search from its first hit."""
+        return replace(self, cursor=None, page=1, back=())
+
+    def with_values(self, name: str, values: Iterable[str]) -> "Asked":
+        """Return the search with these values of a facet, any of them; with none it does not ask about it."""
+        wanted = tuple(values)
+        others = {each: given for each, given in self.facets.items() if each != name}
+        return replace(self.first_page(), facets={**others, name: wanted} if wanted else others)
+
+    def toggled(self, name: str, value: str) -> "Asked":
+        """Return the search with one value more, or less."""
+        given = self.facets.get(name, ())
+        kept = [each for each in given if each != value]
+        return self.with_values(name, kept if value in given else [*given, value])
+
+    def with_filter(self, text: str | None) -> "Asked":
+        """Return the search with another filter."""
+        return replace(self.first_page(), filter=text)
+
+    def next_page(self, cursor: str) -> "Asked":
+        """Return the page behind this one."""
+        back = (*self.back, self.cursor or FIRST)[-BACK_MAX:]
+        return replace(self, cursor=cursor, page=self.page + 1, back=back)
+
+    def previous_page(self) -> "Asked | None":
+        """Return the page before this one; the first page where that is not known, None on the first page itself."""
+        if self.cursor is None:
+            return None
+        if not self.back:
+            return self.first_page()
+        *earlier, last = self.back
+        return replace(self, cursor=None if last == FIRST else last, page=max(1, self.page - 1), back=tuple(earlier))
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return the parameters of the address, without empty ones."""
+        given = [(f"{_FACET}{name}", value) for name, values in self.facets.items() for value in values]
+        least = "" if self.min_confidence is None else f"{self.min_confidence:g}"
+        texts = (least, self.filter, self.sort, self.scope, self.cursor, str(self.page) if self.page > 1 else "")
+        given += [(name, text) for name, text in zip(_PLAIN, texts, strict=True) if text]
+        return given + [("back", each) for each in self.back]
+
+    def query(self, *, paged: bool = True) -> str:
+        """Return the address from its question mark on, or an empty string."""
+        pairs = (self if paged else self.first_page()).pairs()
+        return "?" + urlencode(pairs, quote_via=quote) if pairs else ""
+
+    def address(self) -> str:
+        """Return the address of the page."""
+        return f"/{self.collection}{self.query()}"
+
+
+def read(collection: str, pairs: Sequence[tuple[str, str]], *, questions: Collection[str] | None = None) -> Asked:
+    """Return what the parameters of an address ask for.
+
+    With the names of the collection's `questions`, parameters that mean something elsewhere (`utm_source`, `fbclid`)
+    are passed over; without, as for addresses that the page itself makes, every unknown one is refused.
+
+    Raises:
+        InvalidQuery: a parameter is unknown, given twice, or no number where one is needed.
+    """
+    if len(pairs) > _PARAMETERS_MAX:
+        raise InvalidQuery(f"the address has {len(pairs)} parameters; at most {_PARAMETERS_MAX} are taken")
+    facets: dict[str, list[str]] = {}
+    plain: dict[str, str] = {}
+    back: list[str] = []
+    for name, value in pairs:
+        if name == "back":
+            back.append(value)
+        elif name in plain:
+            raise InvalidQuery(f"{name} is given twice; once is enough")
+        elif name in _PLAIN:
+            plain[name] = value
+        elif not name.startswith(_FACET) or name == _FACET:
+            if questions is None or _meant_for_us(name, questions):
+                raise _unknown(name)
+        elif value and value not in facets.setdefault(name.removeprefix(_FACET), []):
+            facets[name.removeprefix(_FACET)].append(value)
+    return Asked(
+        collection=collection,
+        facets={name: tuple(values) for name, values in facets.items() if values},
+        min_confidence=_confidence(plain.get("min_confidence", "")),
+        filter=plain.get("filter", "").strip() or None,
+        sort=plain.get("sort", "").strip() or None,
+        scope=plain.get("scope") or None,
+        cursor=plain.get("cursor") or None,
+        page=_page(plain.get("page", "")),
+        back=tuple(back[-BACK_MAX:]),
+    )
+
+
+def _meant_for_us(name: str, questions: Collection[str]) -> bool:
+    """Say whether an unknown parameter was probably meant to narrow the search: then passing it over would mislead."""
+    ours = (*_PLAIN, "back", *_OF_API, *questions)
+    if name.casefold() in ours or name.casefold().startswith((_FACET, "mc.", "facets")):
+        return True
+    return _TRACKING.fullmatch(name[:80]) is None and likeliest(name[:80], ours) is not None
+
+
+def _unknown(name: str) -> InvalidQuery:
+    shown = name[:80]
+    known = ("f.QUESTION", *_PLAIN, "back")
+    hint = nearest(shown, known)
+    return InvalidQuery(
+        f"Unknown parameter {shown!r}. Filter with f.QUESTION=VALUE{hint}; known: {', '.join(known)}", allowed=known
+    )
+
+
+def _confidence(text: str) -> float | None:
+    if not text.strip():
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        raise InvalidQuery(f"min_confidence is {text[:20]!r}; it goes from 0 to 1") from None
+    # The slider's left end asks for nothing.
+    return value or None
+
+
+def _page(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and 0 < len(text) < 10 else 1  # noqa: PLR2004 (a billion pages)

@@ -1,0 +1,28 @@
+"""The orders that the page offers for a collection's hits: pure."""
+
+from facetline.facets.definitions import Definition
+from facetline.facets.questions import Score
+from facetline.facets.schema.states import column_types
+
+# A list that is longer is no help; any other order can be written into the address.
+OFFERED_MAX = 40
+
+
+def offered(definition: Definition, asked: str | None) -> list[tuple[str, str]]:
+    """Return (order, words) for each offered order, and for the one that is asked for if it is another."""
+    found = [
+        ("", "uri"),
+        ("-doc_written_at", "newest first"),
+        ("doc_written_at", "oldest first"),
+        ("-doc_classified_at", "answered last"),
+    ]
+    for name, question in definition.questions.items():
+        if isinstance(question, Score):
+            found += [(f"-{name}", f"{name}, highest first"), (name, f"{name}, lowest first")]
+        found.append((f"{name}_confidence", f"{name}, least sure first"))
+    for name in column_types(definition.state_schema):
+        found += [(f"state_{name}", name), (f"-state_{name}", f"{name}, descending")]
+    found = found[:OFFERED_MAX]
+    if asked and asked not in {order for order, _ in found}:
+        found.append((asked, asked))
+    return found

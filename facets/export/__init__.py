@@ -1,0 +1,1 @@
+"""Snapshots as files: Parquet folders, and CSV for spreadsheets."""

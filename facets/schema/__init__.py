@@ -1,0 +1,1 @@
+"""What a collection declares: names, columns, state fields, path patterns and sets of questions."""

@@ -1,0 +1,274 @@
+"""What a caller asks a search for, and whether the collection can answer it.
+
+A selection is a value: it names values of choice questions, a least confidence, a filter, an order and a page. The
+filter's text is read in `facets.filter.parser`, the cursor's in `facets.search.cursors`.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from facetline.facets.definitions import Definition
+from facetline.facets.errors import InvalidQuery, UnknownFacet, UnknownValue, nearest
+from facetline.facets.filter import cql2_json, parser
+from facetline.facets.filter.tree import Node
+from facetline.facets.questions import Boolean, Choice, Question
+from facetline.facets.table import tables
+from facetline.facets.table.tables import Column, Table
+
+MISSING = "__missing__"
+LIMIT_MAX = 200
+# More would only make the cursor long: the uri decides what is left over anyway.
+SORT_MAX = 8
+# A choice has at most 255 options, and the missing ones.
+VALUES_MAX = 256
+# Buckets of one facet: what a page can show. No question that an evaluator takes has more than 255.
+FACET_SIZE = 50
+FACET_SIZE_MAX = 1_000
+# More than the names of a collection's columns, all of them.
+_LISTED_CHARS_MAX = 16 * 1024
+ALL = "*"
+"""Among `counts`: every question."""
+
+Field = Literal["body"]
+"""What hits carry only when it is asked for."""
+FacetSort = Literal["declared", "count", "alpha"]
+FacetMode = Literal["disjunctive", "conjunctive"]
+
+
+def _one_or_many(value: Any) -> Any:
+    """Return the wanted values as text: one alone is a list of one, and JSON's true and false are values, too."""
+    listed = (value,) if isinstance(value, str | bool) else value
+    if not isinstance(listed, list | tuple):
+        return listed
+    return tuple(str(each).lower() if isinstance(each, bool) else each for each in listed)
+
+
+def _comma_separated(value: Any) -> Any:
+    if value is None:
+        return ()
+    if isinstance(value, str) and len(value) > _LISTED_CHARS_MAX:
+        raise ValueError(f"it has {len(value)} characters; at most {_LISTED_CHARS_MAX} are taken")
+    return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
+def _filter_text(value: Any) -> Any:
+    return cql2_json.text_of(value) if isinstance(value, Mapping) else value
+
+
+class Selection(BaseModel):
+    """One search.
+
+    `facets` maps a question to the wanted values (OR inside a question, AND across them): options of a choice, levels
+    of a score, `true` and `false` of a boolean; `__missing__` wants the documents without a usable answer. `mc` maps a
+    question to the least confidence of its answers, in place of `min_confidence`. `filter` is CQL2 text; CQL2 JSON is
+    taken too, and becomes text. `sort` names columns, `-` before a name means descending. `scope` None means all
+    scopes.
+
+    `counts` names the questions to count, `*` all of them. Of each facet at most `facet_size` buckets are shown, the
+    fullest, in the order `facet_sort`; those under `facet_min_count` are left out, selected ones never.
+
+    `fields` adds to hits what the view does not hold: `body`, the text, which is read from the store.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    collection: str
+    facets: dict[str, Annotated[tuple[str, ...], BeforeValidator(_one_or_many)]] = {}
+    min_confidence: float | None = None
+    mc: dict[str, float] = {}
+    filter: Annotated[str | None, BeforeValidator(_filter_text)] = None
+    sort: Annotated[tuple[str, ...], BeforeValidator(_comma_separated)] = ()
+    limit: int = 20
+    cursor: str | None = None
+    counts: Annotated[tuple[str, ...], BeforeValidator(_comma_separated)] = ()
+    facet_size: int = FACET_SIZE
+    facet_sort: FacetSort = "declared"
+    facet_min_count: int = 0
+    facet_mode: FacetMode = "disjunctive"
+    scope: str | None = None
+    fields: Annotated[tuple[Field, ...], BeforeValidator(_comma_separated)] = ()
+
+    def least(self, question: str) -> float | None:
+        """Return the least confidence that an answer to a question needs, None when any will do."""
+        return self.mc.get(question, self.min_confidence)
+
+
+def selection_of(fields: Mapping[str, Any]) -> Selection:
+    """Return the selection that a caller's fields describe.
+
+    Raises:
+        InvalidQuery: a field is unknown or has a value of another type; the message names it.
+    """
+    try:
+        return Selection.model_validate(dict(fields))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the search"
+        if first["type"] == "extra_forbidden":
+            known = tuple(Selection.model_fields)
+            hint = nearest(place, known)
+            raise InvalidQuery(
+                f"there is no search field '{place}'{hint}; known: {_list(known)}", allowed=known
+            ) from None
+        raise InvalidQuery(f"{place}: {first['msg']}") from None
+
+
+def values_of(question: Question) -> tuple[str, ...]:
+    """Return the values that a question can be asked for, in the declared order."""
+    match question:
+        case Choice():
+            return tuple(question.options)
+        case Boolean():
+            return ("true", "false")
+    return tuple(dict.fromkeys(question.levels))
+
+
+_YES_NO = {"yes": "true", "no": "false", "true": "true", "false": "false"}
+
+
+def declared(facets: Mapping[str, tuple[str, ...]], questions: Mapping[str, Question]) -> dict[str, tuple[str, ...]]:
+    """Return the wanted values with those of booleans as they are declared: `yes` and `True` are `true`.
+
+    So that one search has one cursor, one address and one place in the cache, however it is written.
+    """
+    return {
+        name: tuple(dict.fromkeys(_YES_NO.get(value.lower(), value) for value in values))
+        if isinstance(questions.get(name), Boolean)
+        else values
+        for name, values in facets.items()
+    }
+
+
+def with_declared(selection: Selection, questions: Mapping[str, Question]) -> Selection:
+    """Return the selection with its wanted values as they are declared."""
+    facets = declared(selection.facets, questions)
+    return selection if facets == selection.facets else selection.model_copy(update={"facets": facets})
+
+
+def check_selection(selection: Selection, definition: Definition) -> None:
+    """Refuse what the collection cannot answer.
+
+    Raises:
+        UnknownFacet: a question that the collection does not have.
+        UnknownValue: an option that its question does not have.
+        InvalidFilter: the filter cannot be read.
+        InvalidQuery: anything else, each with a message that names what is allowed.
+    """
+    check_on_table(with_declared(selection, definition.questions), tables.table_of(definition))
+
+
+def check_on_table(selection: Selection, table: Table) -> Node | None:
+    """Check a selection of `declared` values and return the filter's tree, so that it is read once."""
+    if not 1 <= selection.limit <= LIMIT_MAX:
+        raise InvalidQuery(f"limit is {selection.limit}; it goes from 1 to {LIMIT_MAX}")
+    _check_confidences(selection, table)
+    for name, values in selection.facets.items():
+        _check_facet(name, values, table)
+    _check_counts(selection, table)
+    _check_sort(selection.sort, table)
+    _check_scope(selection.scope, table)
+    return None if selection.filter is None else parser.parse(selection.filter, table)
+
+
+def sorted_by(selection: Selection, table: Table) -> list[tuple[Column, bool]]:
+    """Return the columns of a checked selection's order, and whether each is descending."""
+    return [(table.columns[item.removeprefix("-")], item.startswith("-")) for item in selection.sort]
+
+
+def counted_by(selection: Selection, table: Table) -> tuple[str, ...]:
+    """Return the questions that a checked selection counts."""
+    return tuple(table.questions) if ALL in selection.counts else selection.counts
+
+
+def _check_confidences(selection: Selection, table: Table) -> None:
+    if selection.min_confidence is not None and not 0 <= selection.min_confidence <= 1:
+        raise InvalidQuery(f"min_confidence is {selection.min_confidence}; it goes from 0 to 1")
+    for name, least in selection.mc.items():
+        if name not in table.questions:
+            raise _unknown_facet(name, table.questions)
+        if not 0 <= least <= 1:
+            raise InvalidQuery(f"mc.{name} is {least}; it goes from 0 to 1")
+
+
+def _check_facet(name: str, values: tuple[str, ...], table: Table) -> None:
+    question = table.questions.get(name)
+    if question is None:
+        raise _unknown_facet(name, table.questions)
+    if not values:
+        raise InvalidQuery(f"'{name}' is given without a value; name one or leave it out")
+    if len(values) > VALUES_MAX:
+        raise InvalidQuery(f"'{name}' is given {len(values)} values; at most {VALUES_MAX} are taken")
+    allowed = (*values_of(question), MISSING)
+    for value in values:
+        if value not in allowed:
+            hint = nearest(value[:80], allowed)
+            what = {"choice": "option", "score": "level"}.get(question.type, "value")
+            raise UnknownValue(
+                f"question '{name}' has no {what} {value[:80]!r}{hint}; allowed: {_list(allowed)}", allowed=allowed
+            )
+
+
+def _check_counts(selection: Selection, table: Table) -> None:
+    if not 1 <= selection.facet_size <= FACET_SIZE_MAX:
+        raise InvalidQuery(f"facet_size is {selection.facet_size}; it goes from 1 to {FACET_SIZE_MAX}")
+    if selection.facet_min_count < 0:
+        raise InvalidQuery(f"facet_min_count is {selection.facet_min_count}; it begins at 0")
+    if selection.counts == (ALL,):
+        return
+    for name in selection.counts:
+        if name not in table.questions:
+            raise _unknown_facet(name, (*table.questions, ALL))
+    _refuse_twice("counts", selection.counts)
+
+
+def _check_sort(sort: tuple[str, ...], table: Table) -> None:
+    names = tuple(item.removeprefix("-") for item in sort)
+    if len(names) > SORT_MAX:
+        raise InvalidQuery(f"sort names {len(names)} columns; at most {SORT_MAX} are taken")
+    for name in names:
+        if name not in table.columns:
+            hint = nearest(name[:80], table.columns)
+            raise InvalidQuery(
+                f"sort: there is no column {name[:80]!r}{hint}; known: {_list(table.columns)}", allowed=table.columns
+            )
+    _refuse_twice("sort", names)
+
+
+def _check_scope(scope: str | None, table: Table) -> None:
+    if scope is None:
+        return
+    if not table.definition.scoped:
+        raise InvalidQuery(f"collection '{table.definition.name}' has no scopes; leave scope out")
+    if not scope:
+        raise InvalidQuery("scope is empty; name one or leave it out")
+    try:
+        scope.encode()
+    except UnicodeEncodeError:
+        raise InvalidQuery("scope holds half a surrogate pair; send valid Unicode") from None
+
+
+def _refuse_twice(field: str, names: tuple[str, ...]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InvalidQuery(f"{field} names '{name}' twice; once is enough")
+        seen.add(name)
+
+
+def _unknown_facet(name: str, known: Iterable[str]) -> UnknownFacet:
+    allowed = tuple(known)
+    return UnknownFacet(
+        f"there is no facet {name[:80]!r}{nearest(name[:80], allowed)}; known: {_list(allowed)}", allowed=allowed
+    )
+
+
+def _list(names: Iterable[str]) -> str:
+    shown = tuple(names)
+    more = f" and {len(shown) - _LISTED_MAX} more" if len(shown) > _LISTED_MAX else ""
+    return ", ".join(shown[:_LISTED_MAX]) + more
+
+
+_LISTED_MAX = 30
+"""Names in one message; `allowed` holds them all."""

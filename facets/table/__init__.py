@@ -1,0 +1,1 @@
+"""The DuckDB table of a collection: its columns, its statements, and records as rows."""

@@ -1,0 +1,1 @@
+"""A view: DuckDB tables of one collection, kept current by changes and searched."""

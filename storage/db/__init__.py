@@ -1,0 +1,1 @@
+"""The database layer: SQLite and PostgreSQL behind one interface, opening, and the tables."""

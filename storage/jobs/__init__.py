@@ -1,0 +1,1 @@
+"""Reindex jobs and their documents."""

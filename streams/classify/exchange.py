@@ -1,0 +1,167 @@
+"""What the side chain tells the store: results in batches, each kind in one transaction, then new claims.
+
+Answers and the next claims share a transaction, so that a fast evaluator costs one commit for a whole round of calls.
+Failures, retries and releases are rare and have transactions of their own: each locks its documents in the order of
+their uris, and mixing kinds would break that order.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from facetline.facets.documents import Evaluation
+from facetline.facets.errors import Spent
+from facetline.storage import usage_ledger
+from facetline.storage.db import engine
+from facetline.storage.queue import claiming, daily_budget, queue
+from facetline.streams.classify import outage_reports, usage
+from facetline.streams.classify.call import Answer, Call, Cancelled, Failure, NotStarted
+from facetline.streams.classify.evaluator_lane import EvaluatorLane, Retry, Settlement
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """A claim that is over for this process, and what the store is told about it.
+
+    `number` counts the endings of this process; `spent` is what the call used up, None where there was none.
+    """
+
+    lane: EvaluatorLane
+    call: Call
+    settlement: Settlement
+    seconds: float
+    number: int = 0
+    spent: Spent | None = None
+
+    @property
+    def charge(self) -> usage_ledger.UsageEntry | None:
+        """What the ledger is told, None when nothing was used up."""
+        if self.spent is None:
+            return None
+        assigned = self.call.assignment
+        return usage.charge_of(self.number, assigned.definition, assigned.evaluator, self.spent)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Claims wanted for one evaluator; see `queue.claim`, and `budgets.allowance` where it has a spend limit."""
+
+    evaluator: str
+    fingerprints: Mapping[str, str]
+    slots: int
+    reindex_slots_min: int
+    lease_ms: int
+    busy_keys: frozenset[tuple[str, str, str]]
+    wait_max_ms: int = queue.WAIT_MAX_MS
+    turns: claiming.Turns = field(default_factory=dict)
+    max_usd: float | None = None
+    unbilled_usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """The fate of answers, claims and what is left to spend for each ask in its order, and the store's time at that."""
+
+    answers: queue.Settled
+    claims: tuple[queue.ClaimResult, ...]
+    allowances: tuple[daily_budget.Allowance | None, ...]
+    now_ms: int
+
+
+NOTHING = queue.Settled((), ())
+
+
+def exchange(
+    tx: engine.Tx,
+    owner: str,
+    answers: Sequence[CallResult],
+    asks: Sequence[Ask],
+    bill: usage_ledger.UsageBatch = usage_ledger.NOTHING,
+    told: tuple[outage_reports.OutageReport, ...] = (),
+) -> Exchanged:
+    """Store answers, claim, and charge the calls last: their rows are other processes' as well, and locked shortly.
+
+    Claims wait for no lock, so holding those of the answers blocks nobody.
+    """
+    answered = [_answered(each.call, each.settlement) for each in answers if isinstance(each.settlement, Answer)]
+    settled = queue.answer(tx, answered) if answered else NOTHING
+    allowances = tuple(_allowance(tx, ask) for ask in asks)
+    claims = tuple(_claim(tx, owner, ask, left) for ask, left in zip(asks, allowances, strict=True))
+    outage_reports.write(tx, told)
+    usage_ledger.charge(tx, bill)
+    return Exchanged(settled, claims, allowances, tx.now_ms)
+
+
+def bill_of(owner: str, kind: str, endings: Sequence[CallResult]) -> usage_ledger.UsageBatch:
+    """Return the bill that goes with telling the store these endings, in the order of their numbers."""
+    found = [charge for each in endings if (charge := each.charge) is not None]
+    return usage_ledger.UsageBatch(owner, kind, tuple(found))
+
+
+def _allowance(tx: engine.Tx, ask: Ask) -> daily_budget.Allowance | None:
+    if ask.max_usd is None:
+        return None
+    return daily_budget.allowance(
+        tx,
+        ask.evaluator,
+        ask.max_usd,
+        collections=ask.fingerprints,
+        slots=ask.slots,
+        unbilled_usd=ask.unbilled_usd,
+    )
+
+
+def _claim(tx: engine.Tx, owner: str, ask: Ask, left: daily_budget.Allowance | None) -> queue.ClaimResult:
+    slots = ask.slots if left is None else left.calls
+    return queue.claim(
+        tx,
+        owner,
+        slots=slots,
+        reindex_slots_min=min(ask.reindex_slots_min, slots),
+        fingerprints=ask.fingerprints,
+        lease_ms=ask.lease_ms,
+        busy_keys=ask.busy_keys,
+        wait_max_ms=ask.wait_max_ms,
+        turns=ask.turns,
+    )
+
+
+def entry(ending: CallResult) -> queue.Failed | queue.Retried | queue.Released:
+    """Return an ending that is no answer as the store takes it."""
+    claim = ending.call.claim
+    identity = (claim.uri, claim.indexed_as, claim.attempt)
+    match ending.settlement:
+        case Answer():
+            raise AssertionError("answers are stored by `exchange`")
+        case Failure(reason=reason, message=message):
+            return queue.Failed(*identity, reason, message)
+        case Retry(delay_s=delay_s, counted=counted):
+            return queue.Retried(*identity, int(delay_s * 1000), counted)
+        case NotStarted() | Cancelled():
+            return queue.Released(*identity, called=ending.call.started_s is not None)
+
+
+def _answered(call: Call, answer: Answer) -> queue.Answered:
+    claim, definition, evaluated = call.claim, call.assignment.definition, answer.evaluated
+    evaluation = Evaluation(
+        evaluator=definition.evaluator,
+        kind=definition.kind,
+        model=evaluated.model,
+        fingerprint=claim.fingerprint,
+        classified_at=datetime.fromtimestamp(claim.asked_ms / 1000, UTC),  # the store puts in its own time
+        confidence_source=evaluated.confidence_source,
+        usage=None if evaluated.usage is None else dict(evaluated.usage),
+        cost_usd=evaluated.cost_usd,
+        notes=None if evaluated.notes is None else dict(evaluated.notes),
+    )
+    return queue.Answered(
+        uri=claim.uri,
+        indexed_as=claim.indexed_as,
+        attempt=claim.attempt,
+        fingerprint=claim.fingerprint,
+        facets=answer.facets,
+        evaluation=evaluation,
+        scope=claim.scope,
+        body_hash=claim.body_hash,
+        asked_ms=claim.asked_ms,
+    )

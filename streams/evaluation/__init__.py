@@ -1,0 +1,1 @@
+"""Measuring evaluators on labelled texts, and reporting the figures."""

@@ -1,0 +1,1 @@
+"""Reading files of documents, labels and events: CSV, NDJSON, JSON and `kcat -J`."""

@@ -1,0 +1,134 @@
+"""Who serves a data folder: an OS lock on a file there, which holds the server's address and a secret of this run.
+
+The lock is the operating system's, so that it ends with its process, however that ends: what the file says counts only
+while somebody holds it. Whoever can read the secret could open the store as well; to the server it is the token of
+commands on this machine. The file is its owner's alone.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from facetline.facets import errors, private_files
+
+NAME = "serve.lock"
+SECRET_BYTES = 32
+FILE_BYTES_MAX = 4_096
+TRIES = 20
+TRY_S = 0.05
+"""Who only looks whether the lock is held holds it as well, for less than a millisecond: a server asks again, for a
+second in all, before it says that another one has the folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A server: where it answers, its secret, the store that it serves, and its process's id."""
+
+    url: str
+    secret: str = field(repr=False)
+    store_id: str
+    pid: int
+
+
+class DataLock:
+    """A lock that this process holds. Made by `locked`."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.secret = secrets.token_urlsafe(SECRET_BYTES)
+        self._descriptor = descriptor
+
+    def tell(self, url: str, store_id: str) -> None:
+        """Write down where this process answers, for commands on the same store to find."""
+        text = json.dumps({"url": url, "secret": self.secret, "store_id": store_id, "pid": os.getpid()})
+        self._write(text.encode())
+
+    def withdraw(self) -> None:
+        """Take it back: commands no longer come here; the lock stays held."""
+        self._write(b"")
+
+    def _write(self, content: bytes) -> None:
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, content, 0)
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[DataLock]:
+    """Hold a data folder's lock while the body runs; the folder is made if absent. Blocks for a second at most.
+
+    Raises:
+        Conflict: another process serves this folder; the message says where.
+        StoreUnavailable: the folder cannot be used.
+    """
+    try:
+        private_files.make_folder(folder)
+        descriptor = private_files.open_private(folder / NAME, os.O_RDWR | os.O_CREAT)
+    except OSError as error:
+        raise folder_unusable(folder, error) from error
+    try:
+        if not any(_taken(descriptor, again) for again in range(TRIES)):
+            raise errors.Conflict(_said(folder, _read(descriptor)))
+        os.fchmod(descriptor, 0o600)
+        lock = DataLock(descriptor)
+        lock.withdraw()  # what a killed process left
+        try:
+            yield lock
+        finally:
+            lock.withdraw()
+    finally:
+        os.close(descriptor)
+
+
+def holder(folder: Path) -> Holder | None:
+    """Return who serves a data folder; None when the lock is free, whatever the file says, or nothing is told yet."""
+    try:
+        descriptor = private_files.open_private(folder / NAME, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return None  # nobody holds it; closing gives it up again
+        return _read(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _taken(descriptor: int, again: int) -> bool:
+    if again:
+        time.sleep(TRY_S)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _read(descriptor: int) -> Holder | None:
+    try:
+        told = json.loads(os.pread(descriptor, FILE_BYTES_MAX, 0))
+        return Holder(str(told["url"]), str(told["secret"]), str(told["store_id"]), int(told["pid"]))
+    except (ValueError, KeyError, TypeError, OSError):
+        return None
+
+
+def _said(folder: Path, found: Holder | None) -> str:
+    if found is None:
+        return f"another process is about to serve {folder}; wait for it, or give another --folder"
+    return f"{folder} is served already, at {found.url} (process {found.pid}); use that, or stop it first"
+
+
+def folder_unusable(folder: Path, error: OSError) -> errors.StoreUnavailable:
+    """Return the error for a data folder that cannot be made or written."""
+    why = error.strerror or str(error)
+    if error.filename not in {None, str(folder)}:
+        why = f"{error.filename}: {why}"
+    return errors.StoreUnavailable(
+        f"the data folder {folder} cannot be used: {why}; name one that can be written (--folder, or data_folder in"
+        " FACETLINE_DATA_FOLDER or [settings])"
+    )

@@ -1,0 +1,1 @@
+"""Reindex jobs: asking for one, and working through its documents."""

@@ -1,0 +1,1 @@
+"""Recording topics to files, replaying them, and sending dead letters again."""

@@ -1,0 +1,1 @@
+"""DuckDB views kept current from the feed, and what is read from them."""
