@@ -6,17 +6,15 @@ found before anything is raised, and each message names the collection, the ques
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel
 
+from facetline.facets import definitions
 from facetline.facets.errors import InvalidDefinition, nearest
 from facetline.facets.questions import Choice, Question, Score
 from facetline.facets.schema import columns, names, patterns, question_sets, state_models, states
 from facetline.facets.schema.patterns import Pattern
-
-if TYPE_CHECKING:
-    from facetline.facets.definitions import Definition
 
 _COMMON_KEYS = ("pattern", "evaluator", "questions", "scoped", "llm_readable", "state")
 _KEYWORDS = ("name", *_COMMON_KEYS)
@@ -103,7 +101,7 @@ def check_together(collections: Sequence[Collection]) -> list[str]:
 
 
 def check_evaluator(
-    collection: "Collection | Definition",
+    collection: Collection | definitions.Definition,
     *,
     question_types: frozenset[str],
     options_max: int,
@@ -122,6 +120,24 @@ def check_evaluator(
         if isinstance(question, Score) and len(question.levels) > levels_max:
             problems.append(f"{about} takes at most {levels_max} levels, not {len(question.levels)}; drop some")
     return problems
+
+
+def definition_of(
+    collection: Collection, *, evaluator_name: str, kind: str, model: str, identity: Mapping[str, Any]
+) -> definitions.Definition:
+    """Return what the store keeps of a collection."""
+    return definitions.Definition(
+        name=collection.name,
+        pattern=collection.pattern.text,
+        scoped=collection.scoped,
+        llm_readable=collection.llm_readable,
+        state_schema=collection.state_schema,
+        questions=collection.questions,
+        evaluator=evaluator_name,
+        kind=kind,
+        model=model,
+        fingerprint=definitions.fingerprint(collection.questions, identity),
+    )
 
 
 def warnings(collection: Collection) -> list[str]:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -19,9 +19,6 @@ from facetline.facets.documents import EventReason, Uri
 from facetline.facets.errors import InvalidDefinition, InvalidEvent
 from facetline.facets.questions import Question
 from facetline.facets.schema import patterns, states
-
-if TYPE_CHECKING:
-    from facetline.facets.collections import Collection
 
 _IDENTITY = frozenset({"kind", "model", "parameters", "version", "validator"})
 _PATTERNS_SHOWN_MAX = 20
@@ -63,24 +60,6 @@ def fingerprint(asked: Mapping[str, Question], identity: Mapping[str, Any]) -> s
     depends_on = {"questions": questions.canonical(asked), "evaluator": dict(identity)}
     text = json.dumps(depends_on, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def definition_of(
-    collection: "Collection", *, evaluator_name: str, kind: str, model: str, identity: Mapping[str, Any]
-) -> Definition:
-    """Return what the store keeps of a collection."""
-    return Definition(
-        name=collection.name,
-        pattern=collection.pattern.text,
-        scoped=collection.scoped,
-        llm_readable=collection.llm_readable,
-        state_schema=collection.state_schema,
-        questions=collection.questions,
-        evaluator=evaluator_name,
-        kind=kind,
-        model=model,
-        fingerprint=fingerprint(collection.questions, identity),
-    )
 
 
 class Definitions:

@@ -33,11 +33,15 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Background:
-    """The running work, for whoever wants to wake it or to read its counters."""
+    """The running work of a process that asks evaluators, to be woken and watched."""
 
     side_chain: SideChain
     reindexer: Reindexer
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def wake_jobs(self) -> None:
+        """Look for reindex jobs now."""
+        self.reindexer.wake()
 
 
 def assignments(project: Project) -> dict[str, Assignment]:

@@ -13,9 +13,10 @@ from facetline.storage.log import apply, events
 from facetline.storage.queue import answer_cache
 from facetline.streams import pipeline as pipeline_
 from facetline.streams.files.repeated_keys import RepeatedKeys
-from facetline.streams.local import TOPIC
-from facetline.streams.pipeline import NewDocument, Pipeline, Sent
+from facetline.streams.local_writer import TOPIC
+from facetline.streams.pipeline import NewDocument, Pipeline
 from facetline.streams.reindex import requests
+from facetline.streams.wire.outgoing import Sent
 
 
 class _Asked(NamedTuple):

@@ -5,54 +5,18 @@ of processes may work on one folder at once.
 """
 
 import functools
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from facetline.storage.db.engine import Store, Tx
-from facetline.storage.log import apply, events
-from facetline.streams import failpoints, logs
-from facetline.streams.pipeline import Pipeline, Sent
+from facetline.streams import logs, wiring
+from facetline.streams.pipeline import Pipeline
 from facetline.streams.settings import load_settings
 
 if TYPE_CHECKING:
     from facetline.streams.blocking_pipeline import BlockingPipeline
-
-TOPIC = "local"
-SOURCE = "facetline/local"
-
-
-class LocalWriter:
-    """Logs and applies events in one transaction of the store; `wake` is told when there is something to classify."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.wake: Callable[[], None] | None = None
-
-    async def append(self, sent: Sequence[Sent]) -> Sequence[events.Outcome]:
-        """Apply the events; their outcomes are known at once."""
-        if not sent:
-            return ()
-        applied = await self._store.write(_commit, [each.event for each in sent])
-        failpoints.failpoint("apply.after_commit")
-        if self.wake is not None:
-            self.wake()
-        return applied.outcomes
-
-    async def deadline_ms(self) -> int | None:
-        """Return None: nothing can come late here."""
-        return None
-
-    async def close(self) -> None:
-        """Do nothing: nothing is held back."""
-
-
-def _commit(tx: Tx, judged: Sequence[events.Event]) -> events.Applied:
-    applied = apply.append(tx, TOPIC, judged)
-    failpoints.failpoint("apply.before_commit")
-    return applied
 
 
 class open_local:  # noqa: N801 (read as a function: `with open_local() as pipeline`)
@@ -102,8 +66,6 @@ class open_local:  # noqa: N801 (read as a function: `with open_local() as pipel
 
 @asynccontextmanager
 async def _opened(*, config: str | Path | None, folder: str | Path | None, classify: bool) -> AsyncIterator[Pipeline]:
-    from facetline.streams import wiring  # it knows both runtimes, and so this one
-
     logs.configure_default()
     settings = load_settings(config=config, data_folder=folder)
     local = settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"bootstrap_servers": None})})

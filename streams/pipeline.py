@@ -30,11 +30,12 @@ from facetline.streams.settings import Settings
 from facetline.streams.views import texts
 from facetline.streams.views.follower import Follower, unknown_collection
 from facetline.streams.wire import codec as wire
+from facetline.streams.wire.outgoing import Sent, Writer
 
 if TYPE_CHECKING:
     from facetline.evaluators.contract import Evaluator
-    from facetline.streams.background import Background
     from facetline.streams.classify.call import CallLimits
+    from facetline.streams.classify.side_chain import SideChain
     from facetline.streams.local_server import Holder
 
 log = structlog.get_logger(__name__)
@@ -46,15 +47,6 @@ LOOK_S = 2.0
 """How long one look at the store may take while a reply waits for what it says."""
 LOOK_FIRST_S = 0.5
 """The same when the time is up already: one look is always made."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """An event on its way: `message` for the log, `event` as it was judged before it was sent."""
-
-    message: wire.Message
-    event: events.Event
-    deadline_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +65,21 @@ class NewDocument:
     evaluation: dict[str, Any] | None = None
 
 
-class Writer(Protocol):
-    """Appends events to a runtime's log, in order.
+class BackgroundWork(Protocol):
+    """What runs beside a pipeline in a process that asks evaluators (`streams.background`)."""
 
-    Raises (both): `WriteInDoubt`, `BrokerUnavailable`, `StoreUnavailable`. Returns outcomes where they are known at
-    once, None where a worker applies the events later.
-    """
+    @property
+    def side_chain(self) -> "SideChain":
+        """The side chain, with its lanes and counters."""
+        ...
 
-    async def append(self, sent: Sequence[Sent]) -> Sequence[events.Outcome] | None:
-        """Append the events, which are in the log for good when this returns."""
+    @property
+    def tasks(self) -> Sequence["asyncio.Task[None]"]:
+        """The tasks that must run as long as the process does."""
+        ...
 
-    async def deadline_ms(self) -> int | None:
-        """Return the deadline of a write that begins now, in the log's own time; None where none is needed."""
-
-    async def close(self) -> None:
-        """Send what is unsent and close."""
+    def wake_jobs(self) -> None:
+        """Look for reindex jobs now."""
 
 
 class Pipeline:
@@ -100,7 +92,7 @@ class Pipeline:
         self.store = store
         self.settings = settings
         self.project = project
-        self.work: Background | None = None
+        self.work: BackgroundWork | None = None
         self.server: Holder | None = None
         self._writer = writer
         self.source = source
@@ -259,8 +251,8 @@ class Pipeline:
         async def look() -> object:
             if await self.store.read(documents_.settled, uri, indexed_as):
                 return True
-            stands = await availability.of(self, collection)
-            return True if stands is not None and stands.lasts else None
+            stands = await self.unavailability(collection)
+            return True if stands is not None and stands.is_permanent else None
 
         await poll(functools.partial(waiting.bounded, look), waiting.ends)
 
@@ -357,6 +349,24 @@ class Pipeline:
                 f"evaluator '{name}' of collection '{definition.name}' is not in {self.settings.config}; pass --config"
             )
         return self.project.evaluators[name], self.project.limits[name]
+
+    async def unavailability(self, collection: str) -> availability.Unavailability | None:
+        """Return why a collection's evaluator is not called now; None when nothing is known to prevent it."""
+        if self.work is not None:
+            return availability.in_process(self.work.side_chain, collection)
+        return await self.store.read(availability.in_store, collection, self._limits)
+
+    async def last_unavailability(self, collection: str) -> str | None:
+        """Return the same as a line; also what was so when the last process that asks evaluators ended."""
+        found = await self.unavailability(collection)
+        if found is not None:
+            return found.says(None, workers=self.settings.runtime == "kafka")
+        active = (await self.definitions()).by_name.get(collection)
+        return None if active is None else await self.store.read(availability.last_known, active.evaluator)
+
+    @property
+    def _limits(self) -> Mapping[str, "CallLimits"]:
+        return self.project.limits if self.project is not None else {}
 
     def follower(self, collection: str) -> Follower:
         """Return what keeps a collection's view."""

@@ -19,8 +19,8 @@ from facetline.evaluators.contract import Evaluator
 from facetline.evaluators.recorded import evaluator as recorded
 from facetline.facets import collections as collections_
 from facetline.facets import errors
-from facetline.facets.collections import Collection
-from facetline.facets.definitions import Definition, definition_of
+from facetline.facets.collections import Collection, definition_of
+from facetline.facets.definitions import Definition
 from facetline.streams import settings as settings_
 from facetline.streams.classify.call import CallLimits
 from facetline.streams.settings import Settings

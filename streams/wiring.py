@@ -13,11 +13,12 @@ from facetline.storage.db.engine import Clock, Store, no_shift
 from facetline.streams import local_server
 from facetline.streams import project as project_
 from facetline.streams.background import assignments, classifying
-from facetline.streams.local import SOURCE as LOCAL_SOURCE
-from facetline.streams.local import LocalWriter
-from facetline.streams.pipeline import Pipeline, Writer
+from facetline.streams.local_writer import SOURCE as LOCAL_SOURCE
+from facetline.streams.local_writer import LocalWriter
+from facetline.streams.pipeline import Pipeline
 from facetline.streams.project import Project
 from facetline.streams.settings import Settings
+from facetline.streams.wire.outgoing import Writer
 
 CLI_SOURCE = "facetline/cli"
 

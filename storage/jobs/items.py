@@ -5,17 +5,14 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from facetline.storage.db import batch_parameters, engine, models
-from facetline.storage.jobs import decisions
+from facetline.storage.jobs import decisions, model
 from facetline.storage.queue import due_documents
-
-if TYPE_CHECKING:
-    from facetline.storage.jobs import jobs
 
 _ITEMS = models.JOB_ITEMS
 _DOCUMENTS = models.DOCUMENTS
@@ -41,7 +38,7 @@ class Decided:
     indexed_as: int
 
 
-def wanted(request: "jobs.JobRequest", active: str, *, by_uri: bool = False) -> sa.ColumnElement[bool]:
+def wanted(request: "model.JobRequest", active: str, *, by_uri: bool = False) -> sa.ColumnElement[bool]:
     """Return the condition that a document is one to ask again about; `by_uri`: others say which ones to look at."""
     collection: sa.ColumnElement[str] = _D.collection
     scope: sa.ColumnElement[str] = _D.scope
@@ -57,7 +54,7 @@ def wanted(request: "jobs.JobRequest", active: str, *, by_uri: bool = False) -> 
 
 
 def write_next(
-    tx: engine.Tx, job: "jobs.Job", active: str, limit: int, uris: Sequence[str] | None
+    tx: engine.Tx, job: "model.Job", active: str, limit: int, uris: Sequence[str] | None
 ) -> tuple[int, str | None]:
     """Write the items among the next `limit` documents, or among `uris`; return how many, and where it got to.
 
@@ -83,7 +80,7 @@ def write_next(
     return _insert(tx, job.id, sa.and_(still, after, up_to)), last
 
 
-def lock_next(tx: engine.Tx, job: "jobs.Job", active: str, room: int, limit: int) -> list[Decided]:
+def lock_next(tx: engine.Tx, job: "model.Job", active: str, room: int, limit: int) -> list[Decided]:
     """Lock the documents of the next waiting items and decide, until `room` are to be asked about."""
     decided: list[Decided] = []
     after, page = "", min(room, limit)
@@ -102,7 +99,7 @@ def lock_next(tx: engine.Tx, job: "jobs.Job", active: str, room: int, limit: int
     return decided
 
 
-def carry_out(tx: engine.Tx, job: "jobs.Job", decided: Sequence[Decided]) -> None:
+def carry_out(tx: engine.Tx, job: "model.Job", decided: Sequence[Decided]) -> None:
     """Do what was decided: documents first, then their items."""
     memo_after_ms = job.created_ms if job.request.mode == "force" else None
     identities = {each.uri: each.indexed_as for each in decided}
@@ -149,7 +146,9 @@ def any_waiting(tx: engine.Tx, job_id: str) -> bool:
     return tx.execute(sa.select(_I.uri).where(_I.job_id == job_id, _I.state == "waiting").limit(1)).first() is not None
 
 
-def calls(tx: engine.Tx, request: "jobs.JobRequest", active: str, uris: Collection[str] | None) -> tuple[int, int, int]:
+def calls(
+    tx: engine.Tx, request: "model.JobRequest", active: str, uris: Collection[str] | None
+) -> tuple[int, int, int]:
     """Count documents, calls and the bytes of the bodies of those calls, if this were asked for now.
 
     Equal bodies are one call; a remembered answer is none (unless forced), nor is one that is awaited anyway.
@@ -174,7 +173,7 @@ def calls(tx: engine.Tx, request: "jobs.JobRequest", active: str, uris: Collecti
     return documents, int(row.calls), int(row.bytes)
 
 
-def _after(job: "jobs.Job") -> sa.ColumnElement[bool]:
+def _after(job: "model.Job") -> sa.ColumnElement[bool]:
     last = job.filled_to or ""
     return sa.tuple_(_D.scope, _D.uri) > sa.tuple_(sa.literal(_scope_of(last)), sa.literal(last))
 
@@ -183,7 +182,7 @@ def _scope_of(uri: str) -> str:
     return uri[1:].partition("/")[0] if uri.startswith("@") else ""
 
 
-def _in_collection(request: "jobs.JobRequest") -> sa.ColumnElement[bool]:
+def _in_collection(request: "model.JobRequest") -> sa.ColumnElement[bool]:
     scope = _D.scope == request.scope if request.scope else sa.true()
     return sa.and_(_D.collection == request.collection, scope)
 

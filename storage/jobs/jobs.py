@@ -10,8 +10,7 @@ and for a million.
 
 import functools
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -20,11 +19,9 @@ from facetline.facets import errors
 from facetline.storage.db import engine, models
 from facetline.storage.jobs import decisions
 from facetline.storage.jobs import items as job_items
-from facetline.storage.log import documents
+from facetline.storage.jobs.model import ACTIVE, DAY_MS, Item, Job, JobRequest, JobState, Plan, Turn
+from facetline.storage.queue import answer_cache
 
-JobState = Literal["queued", "running", "succeeded", "failed", "canceled"]
-ACTIVE = ("queued", "running")
-DAY_MS = 24 * 60 * 60 * 1000
 CREATE_TRIES_MAX = 3
 """How often a job is made anew because the one in its way has just ended."""
 
@@ -33,66 +30,6 @@ _ITEMS = models.JOB_ITEMS
 _DOCUMENTS = models.DOCUMENTS
 _DEFINITIONS = models.DEFINITIONS
 _D = _DOCUMENTS.c
-
-
-@dataclass(frozen=True, slots=True)
-class JobRequest:
-    """What to ask again about: `scope` "" means all of the collection, `filter` is CQL2 text or None."""
-
-    collection: str
-    scope: str = ""
-    mode: decisions.Mode = "missing"
-    filter: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A job as it stands. `filled_to` is the last uri looked at while its items are written, None when all are."""
-
-    id: str
-    request: JobRequest
-    state: JobState
-    filled_to: str | None
-    total: int
-    owner: str | None
-    lease_until_ms: int | None
-    created_ms: int
-    finished_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """What a turn did: documents cleared, answers taken over, items closed at no call; whether more items wait.
-
-    `state` is the job's after it. `held` False: the job is not (or no longer) the owner's, and nothing was done.
-    """
-
-    cleared: int
-    adopted: int
-    closed: int
-    waiting: bool
-    state: JobState
-    held: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a request would ask for now: documents, model calls at most, and the bytes of the bodies in them."""
-
-    documents: int
-    calls: int
-    body_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One document of a job."""
-
-    uri: str
-    key: str
-    scope: str
-    state: decisions.ItemState
-    reason: str | None
 
 
 def create(tx: engine.Tx, id: str, request: JobRequest) -> tuple[Job, bool]:  # noqa: A002 (a job's id is its name)
@@ -194,7 +131,7 @@ def remembered(tx: engine.Tx, job_id: str) -> int:
     """Count the documents whose answer for a job came from memory, as far as they still have it."""
     answered = sa.and_(_ITEMS.c.uri == _D.uri, _ITEMS.c.indexed_as == _D.indexed_as)
     found = sa.select(sa.func.count()).select_from(_ITEMS.join(_DOCUMENTS, answered))
-    closed = (_ITEMS.c.job_id == job_id, _ITEMS.c.state == "reindexed", documents.cached(tx.dialect))
+    closed = (_ITEMS.c.job_id == job_id, _ITEMS.c.state == "reindexed", answer_cache.cached(tx.dialect))
     return int(tx.execute(found.where(*closed)).scalar_one())
 
 

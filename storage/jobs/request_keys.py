@@ -8,10 +8,10 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from facetline.facets import errors
 from facetline.storage.db import engine, models
-from facetline.storage.jobs import jobs
-from facetline.storage.jobs.jobs import Job, JobRequest
+from facetline.storage.jobs import jobs, model
+from facetline.storage.jobs.model import Job, JobRequest
 
-KEPT_MS = jobs.DAY_MS
+KEPT_MS = model.DAY_MS
 PURGED_MAX = 5_000
 
 _KEYS = models.JOB_KEYS
@@ -59,7 +59,7 @@ def _found(tx: engine.Tx, credential: str, key: str) -> tuple[str, JobRequest] |
 
 def purge(tx: engine.Tx, limit: int = PURGED_MAX) -> int:
     """Forget at most `limit` keys that are a day old and whose job is gone or over; return how many."""
-    active = sa.select(_JOBS.c.id).where(_JOBS.c.id == _K.job_id, _JOBS.c.state.in_(jobs.ACTIVE)).exists()
+    active = sa.select(_JOBS.c.id).where(_JOBS.c.id == _K.job_id, _JOBS.c.state.in_(model.ACTIVE)).exists()
     old = sa.select(_K.credential, _K.key).where(_K.at_ms < tx.now_ms - KEPT_MS, ~active).limit(limit)
     gone = sa.delete(_KEYS).where(sa.tuple_(_K.credential, _K.key).in_(old))
     return tx.execute(gone).rowcount

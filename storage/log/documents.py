@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
 
 from facetline.facets.documents import Document, Evaluation, Status
 from facetline.storage.db import batch_parameters, bulk_insert, engine, json_rows, models
@@ -39,16 +38,6 @@ _STAMPED = (
     *("collection", "scope", "key", "version", "state", "event_source", "event_id", "traceparent"),
     *("log_topic", "log_incarnation", "log_partition", "log_offset"),
 )
-
-
-def cached(dialect: engine.Dialect) -> sa.ColumnElement[bool]:
-    """Return the condition that a document's answer came from memory."""
-    text: sa.Column[str] = _DOCUMENTS.c.evaluation
-    if dialect == "sqlite":
-        found: sa.ColumnElement[bool] = sa.func.json_extract(text, "$.cached") == sa.literal(1)
-    else:
-        found = sa.cast(text, postgresql.JSON)["cached"].as_string() == sa.literal("true")
-    return found
 
 
 def get(tx: engine.Tx, uri: str) -> Document | None:

@@ -95,3 +95,13 @@ def _putting(dialect: engine.Dialect) -> sa.Executable:
 def _row(entry: Entry) -> dict[str, object]:
     key = entry.key._asdict()
     return {**key, "facets": entry.facets, "evaluation": entry.evaluation, "created_ms": entry.asked_ms}
+
+
+def cached(dialect: engine.Dialect) -> sa.ColumnElement[bool]:
+    """Return the condition that a document's answer came from memory."""
+    text: sa.Column[str] = models.DOCUMENTS.c.evaluation
+    if dialect == "sqlite":
+        found: sa.ColumnElement[bool] = sa.func.json_extract(text, "$.cached") == sa.literal(1)
+    else:
+        found = sa.cast(text, postgresql.JSON)["cached"].as_string() == sa.literal("true")
+    return found

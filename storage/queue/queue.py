@@ -21,7 +21,6 @@ from facetline.facets.answers import FacetValue
 from facetline.facets.documents import Evaluation
 from facetline.storage import counters, usage_ledger
 from facetline.storage.db import batch_parameters, engine, json_rows, models
-from facetline.storage.log import documents
 from facetline.storage.queue import answer_cache, claiming, completion, due_documents
 
 REMEMBERED_MAX = 500
@@ -299,7 +298,7 @@ def remembered(tx: engine.Tx, source: str) -> int:
     wrote = sa.and_(_C.uri == _OUTCOMES.c.uri, _C.indexed_as == _OUTCOMES.c.indexed_as)
     found = sa.select(sa.func.count(sa.distinct(_C.uri))).select_from(_OUTCOMES.join(_DOCUMENTS, wrote))
     applied = sa.and_(_OUTCOMES.c.source == source, _OUTCOMES.c.outcome == "applied")
-    return int(tx.execute(found.where(applied, documents.cached(tx.dialect))).scalar_one())
+    return int(tx.execute(found.where(applied, answer_cache.cached(tx.dialect))).scalar_one())
 
 
 def _count(tx: engine.Tx, tally: str, count: int) -> None:

@@ -1,66 +1,67 @@
-"""Why nobody asks about a collection's documents just now, for whoever waits for their answers.
+"""Report why an evaluator is not being called: circuit open, misconfigured, or daily budget spent.
 
-A process that makes the calls itself knows it; for the others it is in the store: the word of those that make them, and
-the ledger, against the limit in this process's own configuration file.
+A process that makes the calls knows it from its side chain. Any other one reads it in the store: the outage reports of
+the processes that make them, and the usage ledger against the limit in its own configuration file.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from facetline.facets import errors
+from facetline.facets import errors, plurals
 from facetline.storage import definitions, evaluator_outages
 from facetline.storage.db import engine, json_rows
 from facetline.storage.queue import daily_budget
+from facetline.streams.classify.call import CallLimits
+from facetline.streams.classify.side_chain import SideChain
 
-if TYPE_CHECKING:
-    from facetline.streams.pipeline import Pipeline
-    from facetline.streams.project import Project
-
-MEND = "mend its key, its quota or its table in facetline.toml"
+FIX = "fix its key, its quota or its table in facetline.toml"
 WAIT = "wait until it answers again"
 
 
 @dataclass(frozen=True, slots=True)
 class Unavailability:
-    """An evaluator that is not called. `lasts`: waiting alone does not help soon."""
+    """Why an evaluator is not called, and what to do. `is_permanent`: waiting alone does not help soon."""
 
     evaluator: str
     problem: str
-    mend: str
-    lasts: bool
+    fix: str
+    is_permanent: bool
+
+    @property
+    def cause(self) -> str:
+        """The evaluator, why it is not called, and what to do, without the documents that wait."""
+        return f"{self.evaluator} is paused: {self.problem}; {self.fix}"
 
     def says(self, waiting: int | None, *, workers: bool) -> str:
-        """Return it as one line: how many documents wait, what to do, and who goes on with them then."""
-        documents = "its documents stay" if waiting is None else _counted(waiting)
-        then = "workers go on by themselves then" if workers else "the next write, import or reindex goes on with them"
-        return f"evaluator '{self.evaluator}' {self.problem}; {documents} pending: {self.mend}; {then}"
+        """Return it as one line: the cause, how many documents wait, and what makes the calls then."""
+        documents = (
+            "documents wait" if waiting is None else plurals.counted(waiting, "document waits", "documents wait")
+        )
+        then = "calls resume on their own" if workers else "the next write, import or reindex resumes the calls"
+        return f"{self.cause}. {documents}; {then}"
 
     def error(self, waiting: int | None, *, workers: bool) -> errors.TransientError:
         """Return it as an error."""
-        kind = errors.EvaluatorMisconfigured if self.lasts else errors.EvaluatorUnavailable
+        kind = errors.EvaluatorMisconfigured if self.is_permanent else errors.EvaluatorUnavailable
         return kind(self.says(waiting, workers=workers))
 
 
 def spent(evaluator: str, left: daily_budget.Allowance) -> Unavailability:
-    """Return that the day's money is used up."""
+    """Return that the budget of the day is spent."""
     resumes = json_rows.moment(left.resumes_ms).strftime("%Y-%m-%d %H:%M UTC")
-    problem = f"has spent ${left.spent_usd:.4f} of the ${left.limit_usd:g} a day that max_usd_per_day allows"
-    return Unavailability(evaluator, problem, f"wait until {resumes}, or raise the limit", lasts=True)
+    problem = f"it has spent ${left.spent_usd:.4f} of ${left.limit_usd:g} today (max_usd_per_day)"
+    return Unavailability(evaluator, problem, f"wait until {resumes}, or raise the limit", is_permanent=True)
 
 
 def stopped(evaluator: str, reason: str | None, *, misconfigured: bool) -> Unavailability:
-    """Return that its breaker is open; `reason` is what opened it."""
-    said = f" ({reason})" if reason else ""
-    problem = f"cannot be used{said}" if misconfigured else f"does not answer{said}"
-    return Unavailability(evaluator, problem, MEND if misconfigured else WAIT, lasts=misconfigured)
+    """Return that its circuit breaker is open; `reason` is what opened it."""
+    known = f" ({reason})" if reason else ""
+    problem = f"it cannot be used{known}" if misconfigured else f"it does not answer{known}"
+    return Unavailability(evaluator, problem, FIX if misconfigured else WAIT, is_permanent=misconfigured)
 
 
-async def of(pipeline: "Pipeline", collection: str) -> Unavailability | None:
-    """Return what keeps a collection's documents from being asked about, None when nothing is known to."""
-    if pipeline.work is None:
-        return await pipeline.store.read(_in_store, collection, _limit_of(pipeline))
-    chain = pipeline.work.side_chain
+def in_process(chain: SideChain, collection: str) -> Unavailability | None:
+    """Return why this process does not call a collection's evaluator, None when it does."""
     for lane in chain.lanes:
         if collection not in lane.assignments:
             continue
@@ -72,44 +73,53 @@ async def of(pipeline: "Pipeline", collection: str) -> Unavailability | None:
     return None
 
 
+def in_store(tx: engine.Tx, collection: str, limits: Mapping[str, CallLimits]) -> Unavailability | None:
+    """Return why no process calls a collection's evaluator, as far as the store knows; `limits` are by evaluator."""
+    _, active = definitions.active(tx)
+    definition = active.by_name.get(collection)
+    if definition is None:
+        return None
+    outage = evaluator_outages.now(tx, definition.evaluator)
+    if outage is not None:
+        reason = f"{outage.reason}: {outage.message}"
+        return stopped(definition.evaluator, reason, misconfigured=outage.misconfigured)
+    of_evaluator = limits.get(definition.evaluator)
+    if of_evaluator is None or of_evaluator.max_usd_per_day is None:
+        return None
+    limit_usd = of_evaluator.max_usd_per_day
+    left = daily_budget.allowance(tx, definition.evaluator, limit_usd, collections=[collection], slots=1)
+    return spent(definition.evaluator, left) if left.reached else None
+
+
 def check_spent(tx: engine.Tx, evaluator: str, limit_usd: float | None) -> None:
-    """Refuse a call about no document when the day's money is spent.
+    """Refuse a call that is about no document when the budget of the day is spent.
 
     Raises:
-        EvaluatorUnavailable: saying when there is more.
+        EvaluatorUnavailable: the message says when there is more.
     """
     if limit_usd is not None:
         left = daily_budget.allowance(tx, evaluator, limit_usd, collections=(), slots=1)
         if left.reached:
-            found = spent(evaluator, left)
-            raise errors.EvaluatorUnavailable(f"evaluator '{evaluator}' {found.problem}: {found.mend}")
+            raise errors.EvaluatorUnavailable(spent(evaluator, left).cause)
 
 
-async def last_known(pipeline: "Pipeline", collection: str) -> str | None:
-    """Return it as a line, for a job that is looked at: also what was so when the last process ended."""
-    found = await of(pipeline, collection)
-    workers = pipeline.settings.runtime == "kafka"
-    if found is not None:
-        return found.says(None, workers=workers)
-    active = (await pipeline.definitions()).by_name.get(collection)
-    for each in await pipeline.store.read(evaluator_outages.all):
-        if active is not None and each.evaluator == active.evaluator:
-            return when(each)
-    return None
+def last_known(tx: engine.Tx, evaluator: str) -> str | None:
+    """Return the last outage of an evaluator as a line, None when it has answered since."""
+    return next((when(each) for each in evaluator_outages.all(tx) if each.evaluator == evaluator), None)
 
 
-def when(trouble: evaluator_outages.Outage) -> str:
-    """Return a word that nobody has renewed, with its time."""
-    at = json_rows.moment(trouble.told_ms).strftime("%Y-%m-%d %H:%M:%S UTC")
-    did = "could not be used" if trouble.misconfigured else "did not answer"
-    return f"evaluator '{trouble.evaluator}' {did} at {at} ({trouble.reason}: {trouble.message})"
+def when(outage: evaluator_outages.Outage) -> str:
+    """Return an outage report that was not renewed, with its time."""
+    at = json_rows.moment(outage.told_ms).strftime("%Y-%m-%d %H:%M:%S UTC")
+    did = "could not be used" if outage.misconfigured else "did not answer"
+    return f"{outage.evaluator} {did} at {at} ({outage.reason}: {outage.message})"
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """A line for each evaluator of a project that has something to tell.
+    """A line for each evaluator of a project with something to report.
 
-    `broken`: one must be mended now; `paused`: one may spend no more today.
+    `broken`: one must be fixed now; `paused`: one has spent the budget of the day.
     """
 
     lines: tuple[str, ...]
@@ -117,18 +127,18 @@ class Survey:
     paused: bool
 
 
-def survey(tx: engine.Tx, project: "Project") -> Survey:
-    """Look at what is known of all evaluators of a project."""
+def survey(tx: engine.Tx, limits: Mapping[str, CallLimits]) -> Survey:
+    """Return what is known of the evaluators whose limits these are."""
     lines, broken, paused = [], False, False
     for each in evaluator_outages.all(tx):
-        if each.evaluator in project.evaluators:
+        if each.evaluator in limits:
             is_now = each.is_current(tx.now_ms)
             broken = broken or (is_now and each.misconfigured)
-            what = f": {MEND if each.misconfigured else WAIT}" if is_now else ", and nobody has had an answer since"
+            what = f"; {FIX if each.misconfigured else WAIT}" if is_now else "; no call has succeeded since"
             lines.append(f"{when(each)}{what}")
-    for name, limits in project.limits.items():
-        if limits.max_usd_per_day is not None and name in project.evaluators:
-            left = daily_budget.allowance(tx, name, limits.max_usd_per_day, collections=(), slots=1)
+    for name, of_evaluator in limits.items():
+        if of_evaluator.max_usd_per_day is not None:
+            left = daily_budget.allowance(tx, name, of_evaluator.max_usd_per_day, collections=(), slots=1)
             paused = paused or left.reached
             lines.append(_spending(name, left))
     return Survey(tuple(lines), broken, paused)
@@ -136,32 +146,6 @@ def survey(tx: engine.Tx, project: "Project") -> Survey:
 
 def _spending(evaluator: str, left: daily_budget.Allowance) -> str:
     if left.reached:
-        stands = spent(evaluator, left)
-        return f"evaluator '{evaluator}' {stands.problem}: {stands.mend}"
-    blind = f"; {left.unpriced_calls} calls told no cost" if left.unpriced_calls else ""
-    return f"evaluator '{evaluator}' has spent ${left.spent_usd:.4f} of ${left.limit_usd:g} today (UTC){blind}"
-
-
-def _limit_of(pipeline: "Pipeline") -> Callable[[str], float | None]:
-    limits = pipeline.project.limits if pipeline.project is not None else {}
-    return lambda evaluator: limits[evaluator].max_usd_per_day if evaluator in limits else None
-
-
-def _in_store(tx: engine.Tx, collection: str, limit_of: Callable[[str], float | None]) -> Unavailability | None:
-    _, active = definitions.active(tx)
-    definition = active.by_name.get(collection)
-    if definition is None:
-        return None
-    trouble = evaluator_outages.now(tx, definition.evaluator)
-    if trouble is not None:
-        reason = f"{trouble.reason}: {trouble.message}"
-        return stopped(definition.evaluator, reason, misconfigured=trouble.misconfigured)
-    limit_usd = limit_of(definition.evaluator)
-    if limit_usd is None:
-        return None
-    left = daily_budget.allowance(tx, definition.evaluator, limit_usd, collections=[collection], slots=1)
-    return spent(definition.evaluator, left) if left.reached else None
-
-
-def _counted(waiting: int) -> str:
-    return f"{waiting} document{'s stay' if waiting != 1 else ' stays'}"
+        return spent(evaluator, left).cause
+    unknown = f"; the cost of {plurals.counted(left.unpriced_calls, 'call')} is unknown" if left.unpriced_calls else ""
+    return f"{evaluator} has spent ${left.spent_usd:.4f} of ${left.limit_usd:g} today (UTC){unknown}"

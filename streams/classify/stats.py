@@ -17,7 +17,7 @@ from facetline.streams.classify.evaluator_lane import EvaluatorLane, Retry, Sett
 from facetline.streams.classify.exchange import CallResult
 from facetline.streams.histogram import CALL_SECONDS, Histogram
 
-MEND = "mend its key, its quota or its table in facetline.toml; documents wait, and calls go on by themselves then"
+FIX = "fix its key, its quota or its table in facetline.toml; documents wait, and calls resume on their own"
 
 log = structlog.get_logger(__name__)
 
@@ -29,7 +29,7 @@ class Stats:
     `failed`, `retried` and `released` count what the store was told and took; `discarded` counts all results that were
     about something past. `remembered` documents were answered by the memo, without a call. `breakers` holds each
     evaluator's breaker state, `breaker_reasons` what opened those that are not closed, `misconfigured`
-    those of them that somebody must mend, `not_active` the collections whose active definition is not ours.
+    those of them that someone must fix, `not_active` the collections whose active definition is not ours.
 
     For metrics: `ended` claims by (evaluator, outcome, reason), `remembered_by` and `cost_usd` by evaluator, `tokens`
     by (evaluator, input or output), and how long the calls that were made took by evaluator. `spent` are the evaluators
@@ -124,7 +124,7 @@ class Stats:
                 self.misconfigured -= {lane.name}
                 if settlement.misconfigured:
                     self.misconfigured |= {lane.name}
-                    why |= {"misconfigured": True, "mend": MEND}
+                    why |= {"misconfigured": True, "fix": FIX}
             log.error("breaker_opened", evaluator=lane.name, **why)
         else:
             if now == "closed":

@@ -259,12 +259,11 @@ def _chosen(pairs: list[str]) -> dict[str, list[str]]:
 async def _why_pending(pipeline: "Pipeline", reply: dict[str, Any]) -> str | None:
     """Say why a write has no answers yet, and when it will have them, as far as is known."""
     from facetline.storage.log import documents
-    from facetline.streams.classify import availability
 
     if reply.get("status") != "pending":
         return None
     found = await pipeline.store.read(documents.get, reply["uri"])
-    stands = None if found is None else await availability.of(pipeline, found.collection)
+    stands = None if found is None else await pipeline.unavailability(found.collection)
     return None if stands is None else stands.says(1, workers=pipeline.settings.runtime == "kafka")
 
 

@@ -454,13 +454,12 @@ async def wait_answered(pipeline: "Pipeline", collection: str, source: str) -> N
         EvaluatorMisconfigured, EvaluatorUnavailable: the evaluator does not answer; documents stay pending.
     """
     from facetline.storage.queue import queue
-    from facetline.streams.classify import availability
 
     waiting = most = await pipeline.store.read(queue.unanswered, source)
     with output.Progress("answered", most) as progress:
         while waiting:
             looked_s = time.monotonic()
-            if await availability.of(pipeline, collection) is not None:  # then this count is the last one
+            if await pipeline.unavailability(collection) is not None:  # then this count is the last one
                 waiting = await pipeline.store.read(queue.unanswered, source)
             if waiting:
                 await give_up_when_stopped(pipeline, collection, waiting)
@@ -478,14 +477,13 @@ async def give_up_when_stopped(pipeline: "Pipeline", collection: str, waiting: i
         Conflict: the collection has got other questions meanwhile, which this process does not ask.
     """
     from facetline.facets import errors
-    from facetline.streams.classify import availability
 
     if pipeline.work is not None and collection in pipeline.work.side_chain.stats.not_active:
         raise errors.Conflict(
             f"collection '{collection}' was given another definition meanwhile; {waiting} documents stay pending, for"
             " a command that has it, or after 'facetline collections apply'"
         )
-    stands = await availability.of(pipeline, collection)
+    stands = await pipeline.unavailability(collection)
     if stands is not None:
         raise stands.error(waiting, workers=pipeline.settings.runtime == "kafka")
 

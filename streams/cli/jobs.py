@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from facetline.storage.jobs import model
 from facetline.streams.cli import options, output, running
 
 if TYPE_CHECKING:
-    from facetline.storage.jobs.jobs import JobRequest
+    from facetline.storage.jobs.model import JobRequest
     from facetline.streams.pipeline import Pipeline
     from facetline.streams.reindex.requests import Estimate
     from facetline.streams.settings import Settings
@@ -40,7 +41,7 @@ def reindex(
 
     async def work() -> int | None:
         from facetline.facets import errors
-        from facetline.storage.jobs.jobs import JobRequest
+        from facetline.storage.jobs.model import JobRequest
         from facetline.streams import wiring
         from facetline.streams.reindex import requests
 
@@ -84,7 +85,7 @@ async def run_job(
     pipeline: "Pipeline", collection: str, mode: Literal["missing", "outdated", "force"]
 ) -> dict[str, Any]:
     """Run a job of a whole collection to its end and return its result."""
-    from facetline.storage.jobs.jobs import JobRequest
+    from facetline.storage.jobs.model import JobRequest
     from facetline.streams.reindex import requests
 
     job = await requests.start(pipeline, JobRequest(collection, "", mode, None))
@@ -111,7 +112,7 @@ async def watch(pipeline: "Pipeline", job_id: str) -> None:
             job = await pipeline.store.read(jobs.get, job_id)
             if job.filled_to is None:  # until then nobody knows how many there are
                 progress.at(job.total - await waiting(), job.total)
-            if job.state not in jobs.ACTIVE:
+            if job.state not in model.ACTIVE:
                 return
             if open_ := await waiting():
                 await give_up_when_stopped(pipeline, job.request.collection, open_)
@@ -150,11 +151,10 @@ def show(
 
     async def work() -> int | None:
         from facetline.streams import wiring
-        from facetline.streams.classify import availability
 
         async with wiring.open_pipeline(options.settings(config, folder), writes=False) as pipeline:
             result = await _result(pipeline, job_id)
-            why = await availability.last_known(pipeline, result["collection"]) if _is_open(result) else None
+            why = await pipeline.last_unavailability(result["collection"]) if _is_open(result) else None
         _show({**result, "standstill": why} if why else result, json_=json_)
         if why:
             output.note(f"it stands still: {why}")

@@ -332,7 +332,7 @@ async def _check_calls(settings: "Settings") -> str:
     await project.close()
     try:
         async with wiring.open_store(settings, create=False, deadline_s=LOOK_S) as store:
-            found = await store.read(availability.survey, project)
+            found = await store.read(availability.survey, project.limits)
     except errors.NotFound:
         return "none was made yet"
     said = "\n".join(found.lines) or "nothing is known to stand in their way"

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from facetline.streams.kafka import topics
 from facetline.streams.kafka.producer import Producer
-from facetline.streams.pipeline import Sent
 from facetline.streams.settings import Settings
+from facetline.streams.wire.outgoing import Sent
 
 IN_FLIGHT_MAX = 500
 """Events of an import that are sent before their acknowledgements are waited for."""

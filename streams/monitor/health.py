@@ -14,7 +14,7 @@ from typing import Literal
 from facetline.storage.db.engine import Store
 from facetline.streams.classify import availability
 from facetline.streams.classify.evaluator_lane import EvaluatorLane
-from facetline.streams.classify.stats import MEND, Stats
+from facetline.streams.classify.stats import FIX, Stats
 from facetline.streams.monitor.observer import StatusSnapshot
 from facetline.streams.monitor.worker_state import Members
 
@@ -160,11 +160,11 @@ def _of_lane(lane: EvaluatorLane, stats: Stats) -> Iterator[str]:
     """Yield what keeps an evaluator from being called, or its limit from working."""
     if lane.breaker.state != "closed":
         why = _because(stats.breaker_reasons.get(lane.name))
-        wait = MEND if lane.name in stats.misconfigured else "documents wait until it answers again"
+        wait = FIX if lane.name in stats.misconfigured else "documents wait until it answers again"
         yield f"{lane.name}{why} is stopped: {wait}"
     if lane.allowance is not None and lane.allowance.reached:
         found = availability.spent(lane.name, lane.allowance)
-        yield f"{lane.name} {found.problem}, documents wait: {found.mend}"
+        yield f"{found.cause}; documents wait"
     if lane.name in stats.untold:
         yield f"{lane.name} has a max_usd_per_day and tells no costs, so the limit cannot hold"
 

@@ -8,10 +8,10 @@ from facetline.streams.kafka import topics
 
 if TYPE_CHECKING:
     from facetline.storage.db.engine import Store
-    from facetline.streams.background import Background
     from facetline.streams.kafka.consumer import FaustWorker
     from facetline.streams.kafka.publisher import Publisher
     from facetline.streams.kafka.write_worker import WriteWorker
+    from facetline.streams.pipeline import BackgroundWork
     from facetline.streams.project import Project
     from facetline.streams.settings import Settings
 
@@ -29,7 +29,7 @@ class Members:
     store: "Store | None" = None
     partitions: int | None = None
     address: tuple[str, int] | None = None
-    work: "Background | None" = None
+    work: "BackgroundWork | None" = None
     writer: "WriteWorker | None" = None
     consumer: "FaustWorker | None" = None
     publisher: "Publisher | None" = None

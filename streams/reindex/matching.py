@@ -1,7 +1,7 @@
 """Which documents a reindex with a filter is about: the view finds them."""
 
 from facetline.facets.search.selection import Selection
-from facetline.storage.jobs.jobs import JobRequest
+from facetline.storage.jobs.model import JobRequest
 from facetline.streams.views.follower import Follower
 
 

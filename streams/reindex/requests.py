@@ -9,7 +9,7 @@ from typing import Any
 
 from facetline.facets import errors
 from facetline.storage import usage_ledger
-from facetline.storage.jobs import jobs, request_keys
+from facetline.storage.jobs import jobs, model, request_keys
 from facetline.streams.classify.token_bucket import TOKENS_PER_BYTE
 from facetline.streams.pipeline import Pipeline
 from facetline.streams.reindex.matching import matching
@@ -22,8 +22,8 @@ PAGE = 5_000
 
 
 async def start(
-    pipeline: Pipeline, request: jobs.JobRequest, *, credential: str = "", key: str | None = None
-) -> jobs.Job:
+    pipeline: Pipeline, request: model.JobRequest, *, credential: str = "", key: str | None = None
+) -> model.Job:
     """Create the job, or join the running one that was asked for in the same way.
 
     With a `key` the same request of that `credential` again returns the same job, also when it is over.
@@ -58,7 +58,7 @@ class Estimate:
     measured: bool
 
 
-async def plan(pipeline: Pipeline, request: jobs.JobRequest) -> Estimate:
+async def plan(pipeline: Pipeline, request: model.JobRequest) -> Estimate:
     """Say how many documents a job would have, how many calls it would make and what they would take.
 
     Nothing is changed. Tokens and cost are the mean of the collection's calls of the last `spend.MEAN_DAYS`.
@@ -83,13 +83,13 @@ async def estimate(pipeline: Pipeline, collection: str, *, documents: int, calls
     return Estimate(documents, calls, round(tokens), cost_usd, measured=lately.mean_tokens is not None)
 
 
-async def _check(pipeline: Pipeline, request: jobs.JobRequest) -> None:
+async def _check(pipeline: Pipeline, request: model.JobRequest) -> None:
     definition = await pipeline.definition(request.collection)
     if request.scope and not definition.scoped:
         raise errors.InvalidQuery(f"collection '{request.collection}' has no scopes; leave --scope out")
 
 
-async def _pages(pipeline: Pipeline, request: jobs.JobRequest) -> AsyncIterator[list[str]]:
+async def _pages(pipeline: Pipeline, request: model.JobRequest) -> AsyncIterator[list[str]]:
     after = ""
     while uris := await matching(pipeline.follower(request.collection), request, after, PAGE):
         yield uris

@@ -16,7 +16,7 @@ import structlog
 
 from facetline.facets import errors
 from facetline.storage.db import engine
-from facetline.storage.jobs import jobs
+from facetline.storage.jobs import jobs, model
 from facetline.streams import failpoints, tasks
 from facetline.streams.classify.call import Assignment
 
@@ -47,7 +47,7 @@ log = structlog.get_logger(__name__)
 class _Held:
     """A job that is ours; times are seconds of the monotonic clock."""
 
-    job: jobs.Job
+    job: model.Job
     renew_at_s: float
     look_at_s: float
     pause_s: float = SOON_S
@@ -166,8 +166,8 @@ class Reindexer:
         self._failpoint("reindex.after_turn")
         if turn.cleared + turn.adopted and self._wake_chain is not None:
             self._wake_chain()
-        if not turn.held or turn.state not in jobs.ACTIVE:
-            await self._drop(held, turn.state if turn.state not in jobs.ACTIVE else "lost")
+        if not turn.held or turn.state not in model.ACTIVE:
+            await self._drop(held, turn.state if turn.state not in model.ACTIVE else "lost")
             return
         busy = filling or turn.cleared + turn.adopted + turn.closed > 0
         held.pause_s = SOON_S if busy else min(held.pause_s * 2, IDLE_S)

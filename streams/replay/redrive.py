@@ -11,8 +11,9 @@ from facetline.facets import errors
 from facetline.facets.definitions import Definitions
 from facetline.storage.db.engine import Store
 from facetline.storage.log import dead_letters, events
-from facetline.streams.pipeline import Pipeline, Sent
+from facetline.streams.pipeline import Pipeline
 from facetline.streams.wire import codec as wire
+from facetline.streams.wire.outgoing import Sent
 
 IMPOSSIBLE = ("log_truncated", "undecodable")
 """Reasons of letters that stand for records which no longer exist, or never were such."""

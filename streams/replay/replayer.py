@@ -16,9 +16,10 @@ from facetline.facets.definitions import Definitions
 from facetline.facets.documents import EventReason
 from facetline.storage.log import documents, events, positions
 from facetline.streams.files.kcat import Idle, Line, Recorded, Refusal
-from facetline.streams.pipeline import Pipeline, Sent
+from facetline.streams.pipeline import Pipeline
 from facetline.streams.replay.pacing import Pace
 from facetline.streams.wire import codec as wire
+from facetline.streams.wire.outgoing import Sent
 
 CHUNK = 500
 """Events of one transaction, or of one round to Kafka."""

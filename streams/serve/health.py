@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from facetline.facets.backend import Check, Level
 from facetline.storage import processes
 from facetline.streams.classify import availability
-from facetline.streams.classify.stats import MEND
+from facetline.streams.classify.stats import FIX
 from facetline.streams.monitor import answering
 from facetline.streams.monitor.health import stalled
 from facetline.streams.views.live_views import LiveViews
@@ -148,9 +148,9 @@ def _evaluators(pipeline: "Pipeline") -> Check | None:
     for lane in chain.lanes:
         if lane.breaker.state != "closed":
             reason = chain.stats.breaker_reasons.get(lane.name)
-            wait = MEND if lane.name in chain.stats.misconfigured else "documents wait until it answers again"
+            wait = FIX if lane.name in chain.stats.misconfigured else "documents wait until it answers again"
             said.append(f"{lane.name}{f' ({reason})' if reason else ''} is stopped: {wait}")
         elif lane.allowance is not None and lane.allowance.reached:
             found = availability.spent(lane.name, lane.allowance)
-            said.append(f"{lane.name} {found.problem}, documents wait: {found.mend}")
+            said.append(f"{found.cause}; documents wait")
     return Check("evaluators", "degraded", "; ".join(said)) if said else Check("evaluators", "ok", "fine")

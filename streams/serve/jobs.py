@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from facetline.facets import errors
 from facetline.facets.backend import Caller, ReindexRequest
-from facetline.storage.jobs import jobs
+from facetline.storage.jobs import jobs, model
 from facetline.storage.jobs.decisions import ItemState
 from facetline.streams.reindex import requests
 
@@ -15,7 +15,7 @@ LISTED_MAX = 100
 ITEMS_MAX = 1_000
 
 
-def request_of(given: ReindexRequest) -> jobs.JobRequest:
+def request_of(given: ReindexRequest) -> model.JobRequest:
     """Return the request as the store has it.
 
     Raises:
@@ -26,14 +26,14 @@ def request_of(given: ReindexRequest) -> jobs.JobRequest:
     if given.scope == "":
         raise errors.InvalidQuery("scope is empty; name one or leave it out")
     mode = "force" if given.force else "outdated" if given.outdated else "missing"
-    return jobs.JobRequest(given.collection, given.scope or "", mode, given.filter)  # type: ignore[arg-type]
+    return model.JobRequest(given.collection, given.scope or "", mode, given.filter)  # type: ignore[arg-type]
 
 
 async def start(pipeline: "Pipeline", caller: Caller, given: ReindexRequest, key: str | None) -> dict[str, Any]:
     """Start or join a job and return it."""
     job = await requests.start(pipeline, request_of(given), credential=caller.name, key=key)
     if pipeline.work is not None:
-        pipeline.work.reindexer.wake()
+        pipeline.work.wake_jobs()
     return await requests.result(pipeline, job.id)
 
 

@@ -13,7 +13,6 @@ from facetline.facets.view import overview
 from facetline.storage import processes, store_stats, usage_ledger
 from facetline.storage.db.engine import Tx
 from facetline.storage.log import documents
-from facetline.streams.classify import availability
 from facetline.streams.monitor import answering
 from facetline.streams.views.live_views import LiveViews
 
@@ -90,11 +89,11 @@ async def _evaluator(pipeline: "Pipeline", definition: Definition, pending: int,
     if workers and not await pipeline.store.read(processes.living):
         state: EvaluatorState = "absent" if pending else "unknown"
         return {**known, "state": state, "said": answering.START if pending and told else None}
-    stands = await availability.of(pipeline, definition.name)
+    stands = await pipeline.unavailability(definition.name)
     if stands is None:
         return {**known, "state": "ok", "said": None}
     said = stands.says(None, workers=workers) if told else "it does not answer now; documents wait"
-    return {**known, "state": "stopped" if stands.lasts else "paused", "said": said}
+    return {**known, "state": "stopped" if stands.is_permanent else "paused", "said": said}
 
 
 async def _spend(pipeline: "Pipeline", definition: Definition) -> dict[str, Any]:

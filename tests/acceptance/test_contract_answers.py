@@ -8,7 +8,6 @@ from polling import eventually
 from runtimes import Case
 
 from facetline.facets import errors
-from facetline.streams.classify import availability
 
 
 async def test_an_answered_write_is_found_by_its_answer(case: Case):
@@ -237,18 +236,18 @@ async def test_a_bad_key_is_told_to_whoever_waits_and_mends_by_itself(case: Case
     """A write that waits ends early with the reason, nothing fails, and when the key works the answer comes."""
     case.on("key")
     reply = await case.write("t1", "billing badkey=key", timeout_s=600.0)
-    stands = await availability.of(case.pipeline, "tickets")
+    stands = await case.pipeline.unavailability("tickets")
     case.off("key")
     (after,) = await case.settled("t1")
 
     assert (reply["status"], reply["reason"]) == ("pending", None)
     assert stands is not None
     assert stands.says(1, workers=case.site.is_kafka).startswith(
-        "evaluator 'tickets' cannot be used (unavailable: 401: the key is refused); 1 document stays pending: mend its"
+        "tickets is paused: it cannot be used (unavailable: 401: the key is refused); fix its key"
     )
     assert after["status"] == "indexed"
     await eventually(lambda: _answers(case), what="the word is taken back")
 
 
 async def _answers(case: Case) -> bool:
-    return await availability.of(case.pipeline, "tickets") is None
+    return await case.pipeline.unavailability("tickets") is None

@@ -7,8 +7,8 @@ import pytest
 from polling import eventually
 from runtimes import ANSWERED_S, Case
 
-from facetline.storage.jobs import jobs
-from facetline.storage.jobs.jobs import JobRequest
+from facetline.storage.jobs import model
+from facetline.storage.jobs.model import JobRequest
 from facetline.streams.reindex import requests
 from facetline.streams.wire import codec
 
@@ -48,7 +48,7 @@ async def test_only_a_reindex_asks_about_them(case: Case):
     job = await requests.start(case.pipeline, JobRequest("tickets", case.scope, "outdated"))
 
     async def ended() -> bool:
-        return (await requests.result(case.pipeline, job.id))["state"] not in jobs.ACTIVE
+        return (await requests.result(case.pipeline, job.id))["state"] not in model.ACTIVE
 
     await eventually(ended, deadline_s=ANSWERED_S, what="the job has ended")
     await case.produce(imported(case, "t1", "billing", OUTAGE, "b"))

@@ -10,8 +10,8 @@ from polling import eventually
 from runtimes import ANSWERED_S, Case, Site
 
 from facetline.facets import errors
-from facetline.storage.jobs import jobs
-from facetline.storage.jobs.jobs import JobRequest
+from facetline.storage.jobs import model
+from facetline.storage.jobs.model import JobRequest
 from facetline.streams.reindex import requests
 
 BEFORE, AFTER = ("billing", "outage", "other"), ("billing", "sales", "other")
@@ -77,7 +77,7 @@ async def test_a_question_changes_under_way(own_site: Site):
         job = await requests.start(case.pipeline, JobRequest("tickets", case.scope, "outdated"))
 
         async def ended() -> bool:
-            return (await requests.result(case.pipeline, job.id))["state"] not in jobs.ACTIVE
+            return (await requests.result(case.pipeline, job.id))["state"] not in model.ACTIVE
 
         await eventually(ended, deadline_s=ANSWERED_S, what="the job has ended")
 

@@ -9,9 +9,9 @@ from typing import Any
 from polling import eventually
 from runtimes import ANSWERED_S, Case
 
-from facetline.storage.jobs import jobs
+from facetline.storage.jobs import jobs, model
 from facetline.storage.jobs.decisions import Mode
-from facetline.storage.jobs.jobs import JobRequest
+from facetline.storage.jobs.model import JobRequest
 from facetline.streams.reindex import requests
 
 
@@ -22,7 +22,7 @@ async def _started(case: Case, mode: Mode, text: str | None = None) -> str:
 async def _ended(case: Case, job_id: str) -> dict[str, Any]:
     async def look() -> dict[str, Any] | None:
         result = await requests.result(case.pipeline, job_id)
-        return result if result["state"] not in jobs.ACTIVE else None
+        return result if result["state"] not in model.ACTIVE else None
 
     return await eventually(look, deadline_s=ANSWERED_S, what="the job has ended")
 

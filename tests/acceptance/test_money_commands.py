@@ -37,7 +37,7 @@ def lines_file(site: Site, *bodies: str) -> Path:
 def test_a_bad_key_is_said_by_every_command_and_mended_by_itself(site: Site):
     """`write`, `import`, `reindex`, `jobs show` and `doctor` tell the evaluator, its words and the mend."""
     run, key = site.place.run, site.script.on("bad")
-    words = "evaluator 'tickets' cannot be used (unavailable: 401: the key is refused)"
+    words = "tickets is paused: it cannot be used (unavailable: 401: the key is refused); fix its key"
 
     written = run("write", "notes/a", "--body", "billing usd0.25 badkey=bad", "--json")
     imported = run("import", lines_file(site, "outage badkey=bad"), "--collection", "notes", "--json")
@@ -48,17 +48,19 @@ def test_a_bad_key_is_said_by_every_command_and_mended_by_itself(site: Site):
     mended = run("reindex", "notes", "--json")
 
     assert (written.code, written.json["status"]) == (3, "pending")
-    assert f"{words}; 1 document stays pending: mend its key" in written.err
-    assert "the next write, import or reindex goes on" in written.err
+    assert words in written.err
+    assert "1 document waits" in written.err
+    assert "the next write, import or reindex resumes the calls" in written.err
     assert (imported.code, imported.json["written"]) == (1, 1)
     assert (reindexed.code, reindexed.json["progress"].get("failed", 0)) == (1, 0)
-    assert f"{words}; 1 document stays pending" in imported.err
-    assert f"{words}; 2 documents stay pending" in reindexed.err
-    assert "evaluator 'tickets'" in shown.err
+    assert "1 document waits" in imported.err
+    assert words in reindexed.err
+    assert "2 documents wait" in reindexed.err
+    assert "tickets is paused" in shown.err
     assert "401: the key is refused" in shown.err
     calls = {line["check"]: line for line in doctor.lines}["calls"]
     assert (doctor.code, calls["ok"]) == (1, False)
-    assert "mend its key" in calls["detail"]
+    assert "fix its key" in calls["detail"]
     assert (mended.code, mended.json["progress"]["reindexed"]) == (0, 2)
 
 
@@ -80,12 +82,12 @@ def test_a_days_limit_is_said_and_lifted(site: Site):
     table = run("cost")
 
     assert (first.code, first.json["written"]) == (1, 6)
-    said = r"has spent \$0.5000 of the \$0.5 a day .*; 4 documents stay pending: wait until \d{4}-\d\d-\d\d 00:00 UTC"
+    said = r"has spent \$0.5000 of \$0.5 today .*; wait until \d{4}-\d\d-\d\d 00:00 UTC, .* 4 documents wait"
     assert re.search(said, first.err)
     assert (again.code, again.json["status"]) == (3, "pending")
     assert "or raise the limit" in again.err
     assert dry.json == {"dry_run": True, "documents": 5, "calls": 5, "tokens": 15, "cost_usd": 1.25}
-    assert "has spent $0.5000 of the $0.5 a day" in doctor.lines[-1]["detail"]
+    assert "has spent $0.5000 of $0.5 today" in doctor.lines[-1]["detail"]
     assert (doctor.code, doctor.lines[-1]["paused"], well.lines[-1]["paused"]) == (0, True, False)
     assert (raised.json["status"], rest.json["state"]) == ("indexed", "succeeded")
     assert cost.lines == [
@@ -114,7 +116,7 @@ def test_a_sentence_to_search_by_is_charged_and_bound_by_the_limit(site: Site):
 
     assert asked.code == 0, asked.err
     assert (refused.code, refused.out) == (1, "")
-    assert "has spent $0.2500 of the $0.2 a day" in refused.err
+    assert "has spent $0.2500 of $0.2 today" in refused.err
     assert (cost.lines[0]["calls"], cost.lines[0]["cost_usd"]) == (2, 0.25)
     assert len(site.script.calls()) == 2
 

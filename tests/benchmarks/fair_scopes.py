@@ -23,7 +23,7 @@ from facetline.storage.log import documents
 from facetline.streams import pipeline
 from facetline.streams.background import classifying
 from facetline.streams.classify.call import Assignment, CallLimits
-from facetline.streams.local import LocalWriter
+from facetline.streams.local_writer import LocalWriter
 from facetline.streams.pipeline import Headers, NewDocument
 
 DOCUMENTS = 10_000

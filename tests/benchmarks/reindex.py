@@ -15,7 +15,7 @@ from figures import Figure, interleaved
 
 from facetline.storage.db import opening
 from facetline.storage.db.engine import Store
-from facetline.storage.jobs import jobs
+from facetline.storage.jobs import jobs, model
 from facetline.streams.background import classifying
 
 DOCUMENTS = 5_000
@@ -47,7 +47,7 @@ async def measure() -> AsyncIterator[Figure]:
 
 async def _again_s(store: Store) -> float:
     started_s = time.perf_counter()
-    job, _joined = await store.write(jobs.create, "bench", jobs.JobRequest("tickets", mode="force"))
+    job, _joined = await store.write(jobs.create, "bench", model.JobRequest("tickets", mode="force"))
 
     async def ended() -> bool:
         return (await store.read(jobs.get, job.id)).state == "succeeded"

@@ -12,13 +12,14 @@ from facetline.evaluators import factory
 from facetline.evaluators.contract import Evaluated, Identity, Limits
 from facetline.facets import collections as collections_
 from facetline.facets.answers import Answer, BooleanAnswer, ChoiceAnswer, ScoreAnswer
-from facetline.facets.definitions import Definition, Definitions, definition_of
+from facetline.facets.collections import definition_of
+from facetline.facets.definitions import Definition, Definitions
 from facetline.facets.questions import Choice, Question, Score, boolean, choice, score
 from facetline.storage.db.engine import Store
 from facetline.streams import pipeline
 from facetline.streams import settings as settings_
 from facetline.streams.classify.call import Assignment, CallLimits
-from facetline.streams.local import LocalWriter
+from facetline.streams.local_writer import LocalWriter
 from facetline.streams.pipeline import Headers, NewDocument
 
 SLOTS = 64

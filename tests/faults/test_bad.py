@@ -10,8 +10,8 @@ from rig import Rig
 from runtimes import ANSWERED_S
 from trials import Trial
 
-from facetline.storage.jobs import jobs
-from facetline.storage.jobs.jobs import JobRequest
+from facetline.storage.jobs import jobs, model
+from facetline.storage.jobs.model import JobRequest
 from facetline.streams.reindex import requests
 from facetline.streams.wire.codec import Message
 
@@ -45,7 +45,7 @@ async def test_poison_and_refusals_cost_their_own_documents_only(rig: Rig):
         job = await requests.start(trial.pipeline, JobRequest("tickets", trial.scope))
 
         async def ended() -> bool:
-            return (await trial.pipeline.store.read(jobs.get, job.id)).state not in jobs.ACTIVE
+            return (await trial.pipeline.store.read(jobs.get, job.id)).state not in model.ACTIVE
 
         await eventually(ended, deadline_s=ANSWERED_S, what="the job has ended")
         result = await requests.result(trial.pipeline, job.id)

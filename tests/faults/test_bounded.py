@@ -19,7 +19,7 @@ from trials import Trial
 
 from facetline.storage.db.engine import Tx
 from facetline.storage.jobs import jobs
-from facetline.storage.jobs.jobs import JobRequest
+from facetline.storage.jobs.model import JobRequest
 from facetline.storage.log import documents
 from facetline.storage.queue import queue
 from facetline.streams.reindex import requests

@@ -15,8 +15,8 @@ import runtimes
 from polling import eventually
 from runtimes import Case
 
-from facetline.storage.jobs import jobs
-from facetline.storage.jobs.jobs import JobRequest
+from facetline.storage.jobs import jobs, model
+from facetline.storage.jobs.model import JobRequest
 from facetline.storage.log import documents, outcomes
 from facetline.streams.failpoints import VARIABLE
 from facetline.streams.kafka import topics
@@ -133,7 +133,7 @@ async def test_killed_during_a_reindex(case: Case):
     with case.site.worker():
 
         async def ended() -> bool:
-            return (await case.pipeline.store.read(jobs.get, job.id)).state not in jobs.ACTIVE
+            return (await case.pipeline.store.read(jobs.get, job.id)).state not in model.ACTIVE
 
         await eventually(ended, deadline_s=TAKEN_OVER_S, every_s=0.2, what="the job has ended")
     result = await requests.result(case.pipeline, job.id)

@@ -13,8 +13,8 @@ from runtimes import ANSWERED_S
 from trials import Trial
 
 from facetline.storage import definitions
-from facetline.storage.jobs import jobs
-from facetline.storage.jobs.jobs import JobRequest
+from facetline.storage.jobs import jobs, model
+from facetline.storage.jobs.model import JobRequest
 from facetline.streams.kafka import topics
 from facetline.streams.reindex import requests
 
@@ -154,7 +154,7 @@ async def test_a_reindex_against_live_writes_and_a_kill(rig: Rig):
         rig.start("two")
 
         async def ended() -> bool:
-            return (await trial.pipeline.store.read(jobs.get, job.id)).state not in jobs.ACTIVE
+            return (await trial.pipeline.store.read(jobs.get, job.id)).state not in model.ACTIVE
 
         await eventually(ended, deadline_s=ANSWERED_S, what="the job has ended")
         stop.set()

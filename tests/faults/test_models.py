@@ -25,8 +25,8 @@ from model_storm import Storm
 from polling import eventually
 from runtimes import Site
 
-from facetline.storage.jobs import jobs
-from facetline.storage.jobs.jobs import JobRequest
+from facetline.storage.jobs import jobs, model
+from facetline.storage.jobs.model import JobRequest
 from facetline.streams.reindex import requests as reindexing
 
 SECONDS_TO_LOAD = 60.0
@@ -199,7 +199,7 @@ async def reindexed(documents: Documents) -> None:
     job = await reindexing.start(documents.pipeline, JobRequest("tickets", documents.scope))
 
     async def ended() -> bool:
-        return (await documents.pipeline.store.read(jobs.get, job.id)).state not in jobs.ACTIVE
+        return (await documents.pipeline.store.read(jobs.get, job.id)).state not in model.ACTIVE
 
     await eventually(ended, deadline_s=runtimes.ANSWERED_S, what="the job has ended")
 

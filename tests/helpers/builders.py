@@ -3,7 +3,8 @@
 from typing import Any
 
 from facetline.facets import collections as collections_
-from facetline.facets.definitions import Definition, Definitions, definition_of
+from facetline.facets.collections import definition_of
+from facetline.facets.definitions import Definition, Definitions
 from facetline.facets.questions import choice
 from facetline.storage.log import events
 

@@ -13,7 +13,7 @@ from aiokafka.record import default_records
 from polling import eventually
 
 from facetline.facets import collections
-from facetline.facets.definitions import definition_of
+from facetline.facets.collections import definition_of
 from facetline.facets.questions import choice
 from facetline.storage import definitions
 from facetline.storage.db.engine import Tx

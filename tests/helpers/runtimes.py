@@ -31,9 +31,10 @@ from facetline.storage.log import dead_letters, documents, positions
 from facetline.storage.log.events import DeadLetter, Position, Raw
 from facetline.streams import failpoints, wiring
 from facetline.streams.kafka import log_reader, topics
-from facetline.streams.pipeline import Pipeline, Sent
+from facetline.streams.pipeline import Pipeline
 from facetline.streams.settings import Settings, load_settings
 from facetline.streams.wire import codec as wire
+from facetline.streams.wire.outgoing import Sent
 
 RUNTIMES = ("local", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.postgres]))
 ANSWERED_S = 45.0

@@ -3,8 +3,8 @@
 import functools
 from typing import Any
 
-from facetline.facets.collections import define_collection
-from facetline.facets.definitions import Definition, definition_of
+from facetline.facets.collections import define_collection, definition_of
+from facetline.facets.definitions import Definition
 from facetline.facets.questions import boolean, choice
 
 IDENTITY = {"kind": "sim", "model": "sim-1", "parameters": {}, "version": "1", "validator": "1"}

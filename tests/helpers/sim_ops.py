@@ -14,7 +14,7 @@ from sim_store import SimStore
 from facetline.facets import errors
 from facetline.storage import definitions
 from facetline.storage.db.engine import Tx
-from facetline.storage.jobs import jobs
+from facetline.storage.jobs import jobs, model
 from facetline.storage.log import dead_letters
 from facetline.storage.log.events import Raw
 from facetline.streams.kafka.write_worker import QUIET_S
@@ -124,7 +124,7 @@ async def _job(world: "World", keeper: SimStore, op: Op) -> None:
     collection, mode = op.what
     number = len(world.until)
     try:
-        await keeper.write(jobs.create, f"job{op.at_s}-{number}", jobs.JobRequest(collection, mode=mode))
+        await keeper.write(jobs.create, f"job{op.at_s}-{number}", model.JobRequest(collection, mode=mode))
     except errors.Conflict:
         world.note("plan", "another job is active")
 
@@ -134,7 +134,7 @@ async def _cancel(world: "World", keeper: SimStore, op: Op) -> None:
     if op.what[0]:
         world.after_turn = functools.partial(_cancel, world, keeper, replace(op, what=(False,)))
         return
-    active = [each for each in await keeper.read(jobs.list_jobs) if each.state in jobs.ACTIVE]
+    active = [each for each in await keeper.read(jobs.list_jobs) if each.state in model.ACTIVE]
     if active:
         await keeper.write(jobs.cancel, active[0].id)
 

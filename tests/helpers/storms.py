@@ -9,7 +9,7 @@ from rig import LEASES_S, Rig
 from trials import Trial
 
 from facetline.facets import errors
-from facetline.storage.jobs.jobs import JobRequest
+from facetline.storage.jobs.model import JobRequest
 from facetline.streams import failpoints
 from facetline.streams.reindex import requests
 

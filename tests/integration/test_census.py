@@ -13,7 +13,7 @@ import stored
 from facetline.facets import errors
 from facetline.storage import counters, feed, publications, store_stats
 from facetline.storage.db import engine
-from facetline.storage.jobs import jobs
+from facetline.storage.jobs import jobs, model
 from facetline.storage.log import apply, dead_letters
 from facetline.storage.log.folding import Letter
 from facetline.storage.queue import queue
@@ -54,8 +54,8 @@ async def test_a_glance_says_how_far_everything_has_come(store: engine.Store):
     await store.write(publications.advance, "facets", "me", 3, start=0)
     await store.write(publications.set_aside, "facets", "notes/1", "too large", 1_000)
     await store.write(counters.add, "answers_discarded", 7)
-    await store.write(jobs.create, "j1", jobs.JobRequest("notes", mode="force"))
-    await store.write(jobs.create, "j2", jobs.JobRequest("mails", mode="force"))
+    await store.write(jobs.create, "j1", model.JobRequest("notes", mode="force"))
+    await store.write(jobs.create, "j2", model.JobRequest("mails", mode="force"))
     await store.write(jobs.cancel, "j2")
 
     found = await look(store)

@@ -10,7 +10,7 @@ import stored
 
 from facetline.storage import counters, evaluator_outages, publications, store_stats
 from facetline.storage.db import engine
-from facetline.storage.jobs import jobs
+from facetline.storage.jobs import jobs, model
 from facetline.storage.queue import queue
 
 HOUR_MS = 3_600_000
@@ -107,7 +107,7 @@ async def test_an_age_is_never_0_while_something_waits(store: engine.Store, cloc
 
 async def test_leases_of_jobs_and_of_the_publisher_end(store: engine.Store, clock: stored.Clock):
     """A job's and the publisher's lease of an hour ahead are over: another process goes on at once."""
-    await store.write(jobs.create, "j", jobs.JobRequest("notes", mode="force"))
+    await store.write(jobs.create, "j", model.JobRequest("notes", mode="force"))
     await store.write(jobs.take, "one", 30_000, ["notes"])
     await store.write(publications.elect, TOPIC, "one", 9_000)
     held = (
@@ -152,7 +152,7 @@ async def test_a_forced_reindex_takes_no_answer_of_before_the_jump(store: engine
     await store.write(stored.write, {"notes/a": "text"})
     await store.write(stored.answer_all, (await store.write(stored.claimed)).claims)
     clock.shift_ms = 0
-    await store.write(jobs.create, "j", jobs.JobRequest("notes", mode="force"))
+    await store.write(jobs.create, "j", model.JobRequest("notes", mode="force"))
     await store.write(jobs.take, "one", 30_000, ["notes"])
     while (await store.write(jobs.fill, "j", 10, None)).filled_to is not None:
         pass

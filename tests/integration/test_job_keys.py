@@ -8,7 +8,7 @@ import stored
 from facetline.facets import errors
 from facetline.storage.db import engine
 from facetline.storage.jobs import jobs, request_keys
-from facetline.storage.jobs.jobs import JobRequest
+from facetline.storage.jobs.model import JobRequest
 
 FORCE = JobRequest("notes", mode="force")
 DAY_MS = 24 * 60 * 60 * 1000

@@ -11,7 +11,7 @@ import stored
 from facetline.facets import errors
 from facetline.storage import definitions
 from facetline.storage.db import engine
-from facetline.storage.jobs import jobs
+from facetline.storage.jobs import jobs, model
 from facetline.storage.queue import due_documents, queue
 
 LEASE_MS = 60_000
@@ -40,8 +40,8 @@ async def indexed(store: engine.Store, bodies: dict[str, str], said: str = "bill
 
 
 async def made(
-    store: engine.Store, clock: stored.Clock, request: jobs.JobRequest, *, job_id: str = "j1", chunk: int = 500
-) -> jobs.Job:
+    store: engine.Store, clock: stored.Clock, request: model.JobRequest, *, job_id: str = "j1", chunk: int = 500
+) -> model.Job:
     """Make a job a while after all that was, write its items and take it."""
     clock.shift_ms += 1_000
     job, _ = await store.write(jobs.create, job_id, request)
@@ -53,7 +53,9 @@ async def made(
     return taken
 
 
-async def given_turn(store: engine.Store, job_id: str = "j1", unanswered_max: int = 100, limit: int = 500) -> jobs.Turn:
+async def given_turn(
+    store: engine.Store, job_id: str = "j1", unanswered_max: int = 100, limit: int = 500
+) -> model.Turn:
     """Give a job a turn."""
     return await store.write(jobs.turn, job_id, ME, unanswered_max, limit)
 
@@ -64,9 +66,9 @@ async def states(store: engine.Store, job_id: str = "j1") -> dict[str, str]:
     return {item.uri: state for state in progress for item in await store.read(jobs.items, job_id, state)}
 
 
-FORCE = jobs.JobRequest("notes", mode="force")
-MISSING = jobs.JobRequest("notes")
-OUTDATED = jobs.JobRequest("notes", mode="outdated")
+FORCE = model.JobRequest("notes", mode="force")
+MISSING = model.JobRequest("notes")
+OUTDATED = model.JobRequest("notes", mode="outdated")
 
 
 async def all_kinds(store: engine.Store) -> None:
@@ -93,8 +95,8 @@ async def test_mode_says_which_documents(store: engine.Store, clock: stored.Cloc
     """Missing are the pending and failed ones, outdated those under another fingerprint, force is all with a text."""
     await all_kinds(store)
 
-    job = await made(store, clock, jobs.JobRequest("notes", mode=mode))
-    plan = await store.read(jobs.plan, jobs.JobRequest("notes", mode=mode))
+    job = await made(store, clock, model.JobRequest("notes", mode=mode))
+    plan = await store.read(jobs.plan, model.JobRequest("notes", mode=mode))
 
     assert set(await states(store)) == expected
     assert job.total == plan.documents == len(expected)
@@ -104,8 +106,8 @@ async def test_scope_limits_a_job(store: engine.Store, clock: stored.Clock):
     """A job for one scope has that scope's documents only; one without has all scopes'."""
     await indexed(store, {f"@{scope}/scoped/{n}": f"{n}" for scope in ("ann", "an", "a!", "bob") for n in range(3)})
 
-    await made(store, clock, jobs.JobRequest("scoped", scope="ann", mode="force"), job_id="one")
-    await made(store, clock, jobs.JobRequest("scoped", mode="force"), job_id="all", chunk=2)
+    await made(store, clock, model.JobRequest("scoped", scope="ann", mode="force"), job_id="one")
+    await made(store, clock, model.JobRequest("scoped", mode="force"), job_id="all", chunk=2)
 
     assert set(await states(store, "one")) == {f"@ann/scoped/{n}" for n in range(3)}
     assert len(await states(store, "all")) == 12
@@ -174,7 +176,7 @@ async def test_same_request_joins_and_another_is_refused(store: engine.Store):
     """One job is active for a collection and scope: the same request gets it, another gets its name in a refusal."""
     job, joined = await store.write(jobs.create, "j1", FORCE)
     again = await store.write(jobs.create, "j2", FORCE)
-    elsewhere = await store.write(jobs.create, "j3", jobs.JobRequest("mails", mode="force"))
+    elsewhere = await store.write(jobs.create, "j3", model.JobRequest("mails", mode="force"))
 
     await store.read(jobs.refuse_beside_another, FORCE)
     with pytest.raises(errors.Conflict, match="j1"):
@@ -182,7 +184,7 @@ async def test_same_request_joins_and_another_is_refused(store: engine.Store):
     with pytest.raises(errors.Conflict, match="j1"):
         await store.write(jobs.create, "j4", MISSING)
     with pytest.raises(errors.UnknownCollection, match="nowhere"):
-        await store.write(jobs.create, "j5", jobs.JobRequest("nowhere"))
+        await store.write(jobs.create, "j5", model.JobRequest("nowhere"))
     assert (joined, again) == (False, (job, True))
     assert elsewhere[1] is False
 
@@ -221,7 +223,7 @@ async def test_job_asks_again_and_ends(store: engine.Store, clock: stored.Clock)
     assert (last.state, job.state, job.finished_ms is not None) == ("succeeded", "succeeded", True)
     assert await store.read(jobs.progress, "j1") == {"reindexed": 4, "failed": 1}
     failed = await store.read(jobs.items, "j1", "failed")
-    assert failed == [jobs.Item(claims[4].uri, claims[4].key, "", "failed", "refused")]
+    assert failed == [model.Item(claims[4].uri, claims[4].key, "", "failed", "refused")]
 
 
 async def test_no_more_than_the_bound_is_unanswered(store: engine.Store, clock: stored.Clock):
@@ -497,15 +499,15 @@ async def test_plan_counts_calls_as_they_would_be_made(store: engine.Store):
     await store.write(stored.write, {"notes/f": "waits"})
 
     plans = {
-        mode: await store.read(jobs.plan, jobs.JobRequest("notes", mode=mode))
+        mode: await store.read(jobs.plan, model.JobRequest("notes", mode=mode))
         for mode in ("missing", "outdated", "force")
     }
     some = await store.read(jobs.plan, FORCE, ["notes/a", "notes/b", "notes/d", "mails/x"])
 
-    assert plans["missing"] == jobs.Plan(documents=2, calls=1, body_bytes=5)
-    assert plans["outdated"] == jobs.Plan(documents=2, calls=0, body_bytes=0)
-    assert plans["force"] == jobs.Plan(documents=6, calls=4, body_bytes=7 + 3 + 11 + 5)
-    assert some == jobs.Plan(documents=3, calls=2, body_bytes=7 + 3)
+    assert plans["missing"] == model.Plan(documents=2, calls=1, body_bytes=5)
+    assert plans["outdated"] == model.Plan(documents=2, calls=0, body_bytes=0)
+    assert plans["force"] == model.Plan(documents=6, calls=4, body_bytes=7 + 3 + 11 + 5)
+    assert some == model.Plan(documents=3, calls=2, body_bytes=7 + 3)
 
 
 async def test_old_jobs_are_forgotten_in_steps(store: engine.Store, clock: stored.Clock):
@@ -513,7 +515,7 @@ async def test_old_jobs_are_forgotten_in_steps(store: engine.Store, clock: store
     await indexed(store, {f"notes/{n}": f"{n}" for n in range(5)})
     await made(store, clock, FORCE)
     await store.write(jobs.cancel, "j1")
-    clock.shift_ms += 31 * jobs.DAY_MS
+    clock.shift_ms += 31 * model.DAY_MS
     await store.write(jobs.create, "j2", FORCE)
     await store.write(jobs.cancel, "j2")
     await store.write(jobs.create, "j3", FORCE)

@@ -13,7 +13,7 @@ import stored
 
 from facetline.storage import feed, processes
 from facetline.storage.db import engine
-from facetline.storage.jobs import jobs
+from facetline.storage.jobs import jobs, model
 from facetline.storage.queue import answer_cache, queue
 
 LARGE = ("documents", "bodies", "memo", "job_items")
@@ -47,7 +47,7 @@ async def work(store: engine.Store) -> None:
     await store.read(feed.shown, 0, 50, "notes")
     await store.read(feed.records, ["notes/1"])
     for mode in ("missing", "outdated", "force"):
-        await store.write(jobs.create, mode, jobs.JobRequest("notes", mode=mode))
+        await store.write(jobs.create, mode, model.JobRequest("notes", mode=mode))
         await store.write(jobs.fill, mode, 3)
         await store.write(jobs.fill, mode, 500)
         await store.write(jobs.take, "me", 10_000, ["notes"])
@@ -56,7 +56,7 @@ async def work(store: engine.Store) -> None:
         await store.read(jobs.progress, mode)
         await store.read(jobs.items, mode, "waiting")
         await store.write(jobs.cancel, mode)
-    await store.write(jobs.create, "filtered", jobs.JobRequest("notes", mode="force", filter="x"))
+    await store.write(jobs.create, "filtered", model.JobRequest("notes", mode="force", filter="x"))
     await store.write(jobs.fill, "filtered", 10, ["notes/1"])
     await store.write(stored.answer_all, (await store.write(stored.claimed)).claims)
     await store.write(stored.write, {"notes/1": "rewritten"})

@@ -13,9 +13,9 @@ from facetline.facets.errors import InvalidEvent
 from facetline.storage import definitions
 from facetline.storage.db import engine
 from facetline.storage.log import apply, events
-from facetline.streams.pipeline import Sent
 from facetline.streams.replay import redrive
 from facetline.streams.wire import codec as wire
+from facetline.streams.wire.outgoing import Sent
 
 
 @dataclass

@@ -22,7 +22,7 @@ from polling import eventually
 
 from facetline.facets.errors import EvaluationFailed
 from facetline.storage.db import engine
-from facetline.storage.jobs import jobs
+from facetline.storage.jobs import jobs, model
 from facetline.streams import failpoints
 from facetline.streams.reindex.runner import LEASE_S, UNANSWERED_PER_SLOT
 
@@ -57,16 +57,16 @@ async def job_of(store: engine.Store, mode: str, **fields: Any) -> str:
     job_id = uuid.uuid4().hex
     now_ms = time.time_ns() // 1_000_000
     await eventually(lambda: time.time_ns() // 1_000_000 > now_ms + 1, every_s=0.001)
-    await store.write(jobs.create, job_id, jobs.JobRequest("tickets", mode=mode, **fields))
+    await store.write(jobs.create, job_id, model.JobRequest("tickets", mode=mode, **fields))
     return job_id
 
 
-async def ended(store: engine.Store, job_id: str, *, deadline_s: float = 20.0) -> jobs.Job:
+async def ended(store: engine.Store, job_id: str, *, deadline_s: float = 20.0) -> model.Job:
     """Wait for a job's end."""
 
     async def job_ended() -> bool:
         """Say whether it has."""
-        return (await store.read(jobs.get, job_id)).state not in jobs.ACTIVE
+        return (await store.read(jobs.get, job_id)).state not in model.ACTIVE
 
     await eventually(job_ended, deadline_s=deadline_s, what="the job has ended")
     return await store.read(jobs.get, job_id)

@@ -23,10 +23,11 @@ from facetline.storage.log.events import Outcome, Raw
 from facetline.streams.files import kcat
 from facetline.streams.files.kcat import Line, Recorded, Refusal
 from facetline.streams.local import open_local
-from facetline.streams.pipeline import Pipeline, Sent
+from facetline.streams.pipeline import Pipeline
 from facetline.streams.replay import replayer
 from facetline.streams.replay.pacing import Pace
 from facetline.streams.wire import codec as wire
+from facetline.streams.wire.outgoing import Sent
 
 TOPIC = "shop.documents.v1"
 CONFIG = """

@@ -7,7 +7,6 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import chains
@@ -30,7 +29,7 @@ from facetline.facets.errors import (
 )
 from facetline.storage import evaluator_outages, usage_ledger
 from facetline.storage.db import engine
-from facetline.storage.jobs import jobs
+from facetline.storage.jobs import jobs, model
 from facetline.storage.queue import daily_budget
 from facetline.streams.background import classifying
 from facetline.streams.classify import availability
@@ -231,7 +230,7 @@ async def test_a_job_clears_nothing_that_nobody_will_ask_about(store: engine.Sto
         await eventually(lambda: chain.stats.spent == {"fake"})
         job_id = uuid.uuid4().hex
         clock.shift_ms += 10
-        await store.write(jobs.create, job_id, jobs.JobRequest("tickets", mode="force"))
+        await store.write(jobs.create, job_id, model.JobRequest("tickets", mode="force"))
         await eventually(lambda: [name for name, _ in watched.history].count("turn") > 1)
         statuses = {each["status"] for each in (await store.read(stored.rows)).values()}
         clock.shift_ms += await to_midnight_ms(store)
@@ -253,7 +252,7 @@ async def test_a_job_clears_little_while_its_evaluator_is_away(store: engine.Sto
     async with chains.reindexing(watched, refused) as chain:
         await eventually(lambda: chain.stats.breakers == {"fake": "open"})
         clock.shift_ms += 10
-        await store.write(jobs.create, uuid.uuid4().hex, jobs.JobRequest("tickets", mode="force"))
+        await store.write(jobs.create, uuid.uuid4().hex, model.JobRequest("tickets", mode="force"))
         await eventually(lambda: [name for name, _ in watched.history].count("turn") > 2)
     statuses = [each["status"] for each in (await store.read(stored.rows)).values()]
 
@@ -333,7 +332,7 @@ async def test_word_of_a_bad_key_is_left_for_other_processes(store: engine.Store
     assert (told.reason, told.message, told.misconfigured) == ("unavailable", "401: invalid key", True)
     assert (known, chain.stats.misconfigured) == ({"fake"}, frozenset())
     assert await store.read(evaluator_outages.all) == []
-    assert "mend its key" in next(line for line in logs if line["event"] == "breaker_opened")["mend"]
+    assert "fix its key" in next(line for line in logs if line["event"] == "breaker_opened")["fix"]
 
 
 async def test_word_of_a_process_that_is_gone_ends_with_an_answer(store: engine.Store):
@@ -374,25 +373,24 @@ def no_memory(tx: engine.Tx) -> bool:
 async def test_who_makes_no_calls_reads_in_the_store_why_nobody_does(store: engine.Store):
     """A command beside workers tells their word while it holds, and the spent limit of its own file."""
     limits = {"fake": CallLimits(max_usd_per_day=1.0)}
-    watching: Any = SimpleNamespace(work=None, store=store, project=SimpleNamespace(limits=limits))
-    fine = await availability.of(watching, "tickets")
+    fine = await store.read(availability.in_store, "tickets", limits)
     await store.write(evaluator_outages.record, "fake", "unavailable", "401", misconfigured=True, valid_ms=60_000)
-    refused = await availability.of(watching, "tickets")
+    refused = await store.read(availability.in_store, "tickets", limits)
     await store.write(evaluator_outages.clear, "fake")
     await store.write(
         usage_ledger.charge, usage_ledger.UsageBatch("one", "answer", (replace(charge_of(1), cost_usd=1.5),))
     )
-    spent = await availability.of(watching, "tickets")
+    spent = await store.read(availability.in_store, "tickets", limits)
 
     assert fine is None
     assert refused == availability.stopped("fake", "unavailable: 401", misconfigured=True)
     assert refused.says(2, workers=True) == (
-        "evaluator 'fake' cannot be used (unavailable: 401); 2 documents stay pending: mend its key, its quota or its"
-        " table in facetline.toml; workers go on by themselves then"
+        "fake is paused: it cannot be used (unavailable: 401); fix its key, its quota or its table in facetline.toml."
+        " 2 documents wait; calls resume on their own"
     )
     midnight_ms = usage_ledger.next_day_ms(await store.read(lambda tx: tx.now_ms))
     assert spent == availability.spent("fake", daily_budget.Allowance(1.0, 1.5, 0, 0, midnight_ms))
-    assert await availability.of(watching, "unknown") is None
+    assert await store.read(availability.in_store, "unknown", limits) is None
 
 
 async def test_a_forced_reindex_pays_again_and_tells_what_it_remembered(store: engine.Store):
@@ -413,7 +411,7 @@ async def test_a_forced_reindex_pays_again_and_tells_what_it_remembered(store: e
 
 async def reindexed(store: engine.Store, job_id: str, mode: Any) -> int:
     """Run a job to its end; return how many of its answers came from memory."""
-    await store.write(jobs.create, job_id, jobs.JobRequest("tickets", "", mode))
+    await store.write(jobs.create, job_id, model.JobRequest("tickets", "", mode))
 
     async def is_over() -> bool:
         return (await store.read(jobs.get, job_id)).state == "succeeded"

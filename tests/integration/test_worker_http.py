@@ -183,8 +183,8 @@ async def test_faults_that_waiting_mends_only_degrade(tmp_path: Path, store: eng
     assert (status, page["status"]) == (200, "degraded")
     assert checks(page) == dict.fromkeys(("definitions", "evaluators", "clock"), "degraded")
     assert "triage (unavailable: the key is refused)" in said["evaluators"]
-    assert "mend its key" in said["evaluators"]
-    assert "$2.5000 of the $2 a day" in said["evaluators"]
+    assert "fix its key" in said["evaluators"]
+    assert "$2.5000 of $2 today" in said["evaluators"]
     assert "2027-01-16 00:00 UTC" in said["evaluators"]
     assert "facetline collections apply" in said["definitions"]
 

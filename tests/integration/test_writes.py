@@ -10,7 +10,7 @@ import sqlalchemy as sa
 import stored
 
 from facetline.storage.db import engine
-from facetline.storage.jobs import items, jobs
+from facetline.storage.jobs import items, jobs, model
 from facetline.storage.log import apply, documents, outcomes, positions
 from facetline.storage.log.events import Applied, Batch
 
@@ -192,7 +192,7 @@ async def test_a_batch_larger_than_any_statement_is_applied_whole(store: engine.
 async def test_a_live_write_closes_the_open_item_of_a_job(store: engine.Store):
     """A document written after its job began is none of the job's business any more; state alone leaves it be."""
     await applied.answered(store, "body")
-    request = jobs.JobRequest(collection="tickets", scope="", mode="force", filter=None)
+    request = model.JobRequest(collection="tickets", scope="", mode="force", filter=None)
     job, _ = await store.write(jobs.create, "job", request)
     await store.write(jobs.fill, job.id, 100, None)
 

@@ -12,7 +12,7 @@ import stored
 
 from facetline.storage import feed
 from facetline.storage.db import engine
-from facetline.storage.jobs import jobs
+from facetline.storage.jobs import jobs, model
 from facetline.storage.log import positions
 from facetline.storage.log.events import IMPORTED_FINGERPRINT, Answered, Event
 
@@ -123,6 +123,6 @@ async def test_a_reindex_of_the_outdated_takes_them_all(store: engine.Store):
     """It selects imported documents and leaves those that were asked under the active fingerprint."""
     await applied.answered(store, "asked")
     await applied.apply(store, import_("tickets/t2", offset=1))
-    chosen = await store.read(jobs.plan, jobs.JobRequest("tickets", "", "outdated"))
+    chosen = await store.read(jobs.plan, model.JobRequest("tickets", "", "outdated"))
 
     assert chosen.documents == 1

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from facetline.storage.db import engine, json_rows, models, opening
-from facetline.storage.jobs import jobs
+from facetline.storage.jobs import jobs, model
 from facetline.storage.queue import queue
 
 T = TypeVar("T")
@@ -179,7 +179,7 @@ class World:
         """A forced job takes its documents from whoever asked about them before it."""
         self.jobs += 1
         name = f"j{self.jobs}"
-        self.rig.run(jobs.create, name, jobs.JobRequest("notes", mode="force"))
+        self.rig.run(jobs.create, name, model.JobRequest("notes", mode="force"))
         self.rig.run(jobs.fill, name, 100)
         self.rig.run(jobs.take, "me", LEASE_MS, ["notes"])
         self.rig.run(jobs.turn, name, "me", 2, 10)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from facetline.facets import definitions, documents
+from facetline.facets import collections, definitions, documents
 from facetline.facets.collections import define_collection
 from facetline.facets.definitions import Definition, Definitions
 from facetline.facets.errors import InvalidDefinition, InvalidEvent
@@ -34,7 +34,7 @@ def define(name: str = "tickets", pattern: str = "tickets/*", **more: Any) -> De
     collection = define_collection(
         **{"name": name, "pattern": pattern, "evaluator": "triage", "questions": QUESTIONS, **more}
     )
-    return definitions.definition_of(
+    return collections.definition_of(
         collection, evaluator_name="triage", kind="embedded", model="minilm", identity=IDENTITY
     )
 

@@ -15,7 +15,7 @@ from fake_evaluator import FakeEvaluator, Held, said
 from facetline.evaluators import factory
 from facetline.evaluators.contract import Evaluated
 from facetline.evaluators.recorded import recordings
-from facetline.facets import definitions
+from facetline.facets import collections
 from facetline.facets.collections import define_collection
 from facetline.facets.errors import EvaluationFailed, EvaluatorMisconfigured, EvaluatorUnavailable, Spent
 from facetline.facets.questions import boolean, choice, score
@@ -36,7 +36,7 @@ DEFINITION = define_collection(name="tickets", pattern="tickets/*", evaluator="o
 def subject(evaluator: FakeEvaluator, name: str = "one", **limits: Any) -> Subject:
     """The evaluator with the questions."""
     identity = evaluator.identity
-    made = definitions.definition_of(
+    made = collections.definition_of(
         DEFINITION,
         evaluator_name=name,
         kind=identity.kind,
