@@ -26,7 +26,7 @@ class PipelineError(Exception):
 
 
 class TransientError(PipelineError):
-    """It may pass when tried again."""
+    """Temporary: the same request may succeed later."""
 
 
 class StoreUnavailable(TransientError):

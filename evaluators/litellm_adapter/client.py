@@ -206,10 +206,7 @@ def _key(connection: Connection) -> str | None:
         return None
     key = os.environ.get(connection.api_key_env, "").strip()
     if not key:
-        message = (
-            f"{connection.model}: the variable {connection.api_key_env} is not set; put the provider's key into it."
-        )
-        raise EvaluatorMisconfigured(message)
+        raise EvaluatorMisconfigured(f"{connection.api_key_env} is not set. Set it and restart the server.")
     return key
 
 

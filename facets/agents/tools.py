@@ -195,7 +195,7 @@ def _size(parameter: Parameter) -> int:
 _MIN_CONFIDENCE = Parameter(
     "min_confidence",
     "number",
-    "Least confidence, 0 to 1, of the answers named as arguments; answers without a confidence fail it. It does not"
+    "Minimum confidence, 0 to 1, of the answers named as arguments; answers without a confidence fail it. It does not"
     " apply to filter.",
     least=0,
     most=1,

@@ -67,7 +67,7 @@ class Access:
             Problem: `foreign-origin`.
         """
         if headers.get("sec-fetch-site") == "cross-site" and "origin" not in headers:
-            raise Problem("foreign-origin", "a link of another site leads here; open the address by itself")
+            raise Problem("foreign-origin", "Cross-site navigation refused; open the URL directly")
 
     async def caller(self, headers: Headers) -> Caller:
         """Return who asks.

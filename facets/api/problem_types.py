@@ -70,10 +70,10 @@ _ALL = (
     Kind("key-reused", 422, "The Idempotency-Key was used for another request", "Use a new key."),
     Kind("write-in-doubt", 503, "The write was not acknowledged in time", "Send it again with the same key."),
     # The server
-    Kind("busy", 503, "Too much is going on", "Try again after `Retry-After` seconds."),
+    Kind("busy", 503, "Server busy", "Try again after `Retry-After` seconds."),
     Kind("store-unavailable", 503, "The store cannot be reached", "Try again; `/readyz?verbose` says how it is."),
     Kind("broker-unavailable", 503, "The broker cannot be reached", "Try again; `/readyz?verbose` says how it is."),
-    Kind("unavailable", 503, "It may pass when tried again", "Try again after `Retry-After` seconds."),
+    Kind("unavailable", 503, "Temporarily unavailable; retry", "Try again after `Retry-After` seconds."),
     Kind("not-alive", 503, "The process does not work", "Start it again; `checks` says what is wrong."),
     Kind("not-ready", 503, "The process cannot serve yet", "Wait; `checks` says what for."),
     Kind("internal-error", 500, "The server failed", "Look into its log for this time."),

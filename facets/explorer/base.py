@@ -207,9 +207,9 @@ class Site:
         fetched = request.headers.get("sec-fetch-site")
         form = await self.form(request)
         if origin is None and fetched is None:
-            raise Problem("foreign-origin", "a form comes with its origin; this one has none")
+            raise Problem("foreign-origin", "the form has no Origin header; send it from this page")
         if not self.forms.genuine(session, form.get("mark", "")):
-            raise Problem("forbidden", "this form is from an earlier time; load the page again, then send it")
+            raise Problem("forbidden", "this form has expired; reload the page and send it again")
 
     async def form(self, request: Request) -> dict[str, str]:
         """Return the fields of a small form, which is read once.

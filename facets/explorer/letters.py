@@ -17,11 +17,11 @@ ADDRESS = "/-/dead-letters"
 COUNT_S = 2.0
 """How long the front page waits for the number of letters."""
 STATES = {
-    "open": "Waits: it can be sent again or discarded.",
-    "redriving": "Sent again, and not come back yet.",
+    "open": "Open: it can be sent again or discarded.",
+    "redriving": "Sent again; not applied yet.",
     "redriven": "Closed: its event was applied.",
-    "superseded": "Closed: its document has taken a later event.",
-    "discarded": "Closed for good without being sent.",
+    "superseded": "Closed: a later event of its document was applied.",
+    "discarded": "Discarded.",
 }
 
 

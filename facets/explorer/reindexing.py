@@ -11,9 +11,9 @@ from facetline.facets.explorer.base import Site, Visitor
 
 # What can be asked again, in the order of what it costs.
 MODES = {
-    "missing": "Documents without answers: not asked yet, or failed",
-    "outdated": "Those, and answers from before the questions or the model changed",
-    "force": "Every document, whatever it was answered",
+    "missing": "Documents without answers (waiting or failed)",
+    "outdated": "Those, and answers to older questions or from an older model",
+    "force": "All documents, including answered ones",
 }
 JOBS_SHOWN = 5
 

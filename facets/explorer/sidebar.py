@@ -19,8 +19,8 @@ REASONS = {
     "pending": "not asked yet",
     "failed": "failed",
     "empty": "blank",
-    "low_confidence": "not sure enough",
-    "outdated": "answered before the question changed",
+    "low_confidence": "below the minimum confidence",
+    "outdated": "answers to an older question",
 }
 
 

@@ -14,12 +14,12 @@ def offered(definition: Definition, asked: str | None) -> list[tuple[str, str]]:
         ("", "uri"),
         ("-doc_written_at", "newest first"),
         ("doc_written_at", "oldest first"),
-        ("-doc_classified_at", "answered last"),
+        ("-doc_classified_at", "most recently answered"),
     ]
     for name, question in definition.questions.items():
         if isinstance(question, Score):
             found += [(f"-{name}", f"{name}, highest first"), (name, f"{name}, lowest first")]
-        found.append((f"{name}_confidence", f"{name}, least sure first"))
+        found.append((f"{name}_confidence", f"{name}, lowest confidence first"))
     for name in column_types(definition.state_schema):
         found += [(f"state_{name}", name), (f"-state_{name}", f"{name}, descending")]
     found = found[:OFFERED_MAX]

@@ -150,7 +150,8 @@ def _operator(walk: _Walk, word: str, offset: int) -> None:
 def _comparison(walk: _Walk, word: str, offset: int) -> None:
     group = walk.groups[-1]
     if group.compared:
-        raise refuse(walk.text, offset, "a comparison cannot be compared again; join two with AND")
+        doubled = word == "=" and walk.text[offset - 1 : offset] == "="
+        raise refuse(walk.text, offset, "Use = instead of ==" if doubled else "join two comparisons with AND")
     group.compared = True
     group.between = word == "between"
     # After IS comes NULL, which is no operand.

@@ -27,7 +27,10 @@ def typed(column: Column, tree: Any, operand: Operand, *, declared: bool) -> Val
     if tree is None:
         raise refusal(operand, f"nothing equals NULL; write {column.name} IS NULL")
     if isinstance(tree, dict) and "property" in tree:
-        raise refusal(operand, "two columns cannot be compared; compare a column with a value")
+        raise refusal(
+            operand,
+            f"Put text in quotes: {column.name} = '{str(tree['property'])[:80]}' (columns are compared with values)",
+        )
     value = _READERS[column.kind](column, tree, operand)
     if declared and column.values and value not in column.values:
         hint = nearest(str(value)[:80], column.values)

@@ -80,7 +80,7 @@ def _table_problems(table: object) -> list[str]:
         return [f"type is missing; write {_TYPES}"]
     if not isinstance(kind, str) or kind not in _KEYS:
         hint = nearest(kind, _KEYS) if isinstance(kind, str) else ""
-        return [f"{kind!r:.80} is no type of question{hint}; write {_TYPES}"]
+        return [f"Unknown question type {kind!r:.80}{hint}; write {_TYPES}"]
     known = _KEYS[kind]
     found = [
         f"{key!r:.80} is not taken{nearest(key, known)}; a {kind} has {', '.join(known)}"

@@ -20,7 +20,10 @@ WAIT = "wait until it answers again"
 
 @dataclass(frozen=True, slots=True)
 class Unavailability:
-    """Why an evaluator is not called, and what to do. `is_permanent`: waiting alone does not help soon."""
+    """Why an evaluator is not called, and what to do; `fix` is "" where the problem says so itself.
+
+    `is_permanent`: waiting alone does not help soon.
+    """
 
     evaluator: str
     problem: str
@@ -30,13 +33,15 @@ class Unavailability:
     @property
     def cause(self) -> str:
         """The evaluator, why it is not called, and what to do, without the documents that wait."""
-        return f"{self.evaluator} is paused: {self.problem}; {self.fix}"
+        return f"{self.evaluator} is paused: {self.problem}" + (f"; {self.fix}" if self.fix else "")
 
     def says(self, waiting: int | None, *, workers: bool) -> str:
         """Return it as one line: the cause, how many documents wait, and what makes the calls then."""
         documents = (
             "documents wait" if waiting is None else plurals.counted(waiting, "document waits", "documents wait")
         )
+        if not self.fix:
+            return f"{self.cause} {documents}."
         then = "calls resume on their own" if workers else "the next write, import or reindex resumes the calls"
         return f"{self.cause}. {documents}; {then}"
 
@@ -55,6 +60,8 @@ def spent(evaluator: str, left: daily_budget.Allowance) -> Unavailability:
 
 def stopped(evaluator: str, reason: str | None, *, misconfigured: bool) -> Unavailability:
     """Return that its circuit breaker is open; `reason` is what opened it."""
+    if misconfigured and reason and reason.endswith("."):  # our adapters end with what to do, as a sentence
+        return Unavailability(evaluator, reason.removeprefix("unavailable: "), "", is_permanent=True)
     known = f" ({reason})" if reason else ""
     problem = f"it cannot be used{known}" if misconfigured else f"it does not answer{known}"
     return Unavailability(evaluator, problem, FIX if misconfigured else WAIT, is_permanent=misconfigured)

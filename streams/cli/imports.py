@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 import typer
 
+from facetline.facets.plurals import counted
 from facetline.streams.cli import documents, options, output, running
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ FacetColumnOption = Annotated[
     list[str] | None, typer.Option("--facet-column", help="QUESTION=COLUMN with answers of an earlier system.")
 ]
 StateColumnOption = Annotated[
-    list[str] | None, typer.Option("--state-column", help="FIELD=COLUMN, for a column that is called otherwise.")
+    list[str] | None, typer.Option("--state-column", help="FIELD=COLUMN: map a column to a field of another name.")
 ]
 DateFormatOption = Annotated[
     list[str] | None,
@@ -398,7 +399,8 @@ class _Import:
             else:
                 output.text(f"{self.written} written, {self.unchanged} unchanged, {self.refused_count} refused")
             if self.remembered:
-                output.note(f"{self.remembered} were answered from memory, without a call")
+                reused = counted(self.remembered, "answer was", "answers were")
+                output.note(f"{reused} reused at no cost")
             self._show_failed()
         if self._head_refused:
             output.error(self._head_refused)

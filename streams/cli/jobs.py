@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from facetline.storage.jobs import model
+from facetline.facets.plurals import counted
 from facetline.streams.cli import options, output, running
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ async def watch(pipeline: "Pipeline", job_id: str) -> None:
         EvaluatorMisconfigured, EvaluatorUnavailable: its evaluator is not called; the job stays.
     """
     from facetline.storage.jobs import jobs
+    from facetline.storage.jobs.model import ACTIVE
     from facetline.streams.cli.imports import give_up_when_stopped
 
     async def waiting() -> int:
@@ -112,7 +113,7 @@ async def watch(pipeline: "Pipeline", job_id: str) -> None:
             job = await pipeline.store.read(jobs.get, job_id)
             if job.filled_to is None:  # until then nobody knows how many there are
                 progress.at(job.total - await waiting(), job.total)
-            if job.state not in model.ACTIVE:
+            if job.state not in ACTIVE:
                 return
             if open_ := await waiting():
                 await give_up_when_stopped(pipeline, job.request.collection, open_)
@@ -157,7 +158,7 @@ def show(
             why = await pipeline.last_unavailability(result["collection"]) if _is_open(result) else None
         _show({**result, "standstill": why} if why else result, json_=json_)
         if why:
-            output.note(f"it stands still: {why}")
+            output.note(f"no progress: {why}")
         return None
 
     running.run(work)
@@ -167,7 +168,7 @@ def show(
 def cancel(
     job_id: JobArgument, json_: options.Json = False, config: options.Config = None, folder: options.Folder = None
 ) -> None:
-    """Give no more turns; what was asked about ends as usual."""
+    """Stop the job; running calls finish."""
 
     async def work() -> int | None:
         from facetline.storage.jobs import jobs
@@ -215,7 +216,8 @@ def _show_plan(plan: "Estimate", *, json_: bool) -> None:
         numbers = {"documents": plan.documents, "calls": plan.calls, "tokens": plan.tokens, "cost_usd": plan.cost_usd}
         output.result({"dry_run": True, **numbers})
         return
-    cost = "at a cost that nobody knows yet" if plan.cost_usd is None else f"about ${plan.cost_usd:.4f}"
-    output.text(f"{plan.documents} documents, at most {plan.calls} calls, about {plan.tokens} tokens, {cost}")
-    by = "what the collection's calls of the last 30 days took" if plan.measured else "the size of the texts alone"
-    output.note(f"tokens and cost are an estimate, by {by}")
+    cost = "cost unknown" if plan.cost_usd is None else f"about ${plan.cost_usd:.4f}"
+    calls = f"at most {counted(plan.calls, 'call')}, about {plan.tokens} tokens"
+    output.text(f"{counted(plan.documents, 'document')}, {calls}, {cost}")
+    by = "the collection's calls of the last 30 days" if plan.measured else "the size of the texts"
+    output.note(f"tokens and cost are estimated from {by}")

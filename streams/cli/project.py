@@ -5,12 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from facetline.facets.plurals import counted
 from facetline.streams.cli import options, output, running
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterable, Iterator
 
     from facetline.evaluators.contract import Evaluator
+    from facetline.storage.db.engine import Tx
+    from facetline.storage.jobs.decisions import Mode
     from facetline.streams.settings import Settings
 
 FIRST_BODY = "I was charged twice"
@@ -124,7 +127,6 @@ def apply(json_: options.Json = False, config: options.Config = None, folder: op
 
     async def work() -> int | None:
         from facetline.storage import definitions
-        from facetline.storage.log import documents
         from facetline.streams import project as project_
         from facetline.streams import wiring
 
@@ -134,7 +136,7 @@ def apply(json_: options.Json = False, config: options.Config = None, folder: op
             output.note(f"warning: {warning}")
         async with wiring.open_store(settings) as store:
             activated = await store.write(definitions.activate, project.definitions)
-            counts = await store.read(documents.counts)
+            older = await store.read(_answers_to_older_questions, activated.names)
         await project.close()
         for definition in project.definitions:
             changed = definition.name in activated.names
@@ -144,9 +146,10 @@ def apply(json_: options.Json = False, config: options.Config = None, folder: op
                 )
             else:
                 output.text(f"{definition.name}  {'activated' if changed else 'was active already'}")
-        for name in activated.names:
-            if counts.get(name) and not json_:
-                output.note(f"documents answered under another fingerprint: facetline reindex {name} --outdated")
+        for name, number in older.items():
+            if number and not json_:
+                answers = counted(number, "answer is", "answers are")
+                output.note(f"{answers} to older questions; run facetline reindex {name} --outdated")
         return None
 
     running.run(work)
@@ -231,9 +234,20 @@ async def _checked(
 
 
 class _Paused(str):
-    """What a check says when something stands still because somebody wants it so: no fault, and not fine either."""
+    """The detail of a check for something paused on purpose: neither a failure nor quite in order."""
 
     __slots__ = ()
+
+
+def _answers_to_older_questions(tx: "Tx", collections: "Iterable[str]") -> dict[str, int]:
+    """Return how many documents of each collection were answered under another fingerprint than the active one."""
+    from facetline.storage.jobs import jobs
+    from facetline.storage.jobs.model import JobRequest
+
+    def documents(collection: str, mode: "Mode") -> int:
+        return jobs.plan(tx, JobRequest(collection, mode=mode)).documents
+
+    return {name: documents(name, "outdated") - documents(name, "missing") for name in collections}
 
 
 async def _not_checked(settings: "Settings") -> str:
@@ -335,7 +349,7 @@ async def _check_calls(settings: "Settings") -> str:
             found = await store.read(availability.survey, project.limits)
     except errors.NotFound:
         return "none was made yet"
-    said = "\n".join(found.lines) or "nothing is known to stand in their way"
+    said = "\n".join(found.lines) or "No known problems"
     if found.broken:
         raise errors.EvaluatorMisconfigured(said)
     return _Paused(said) if found.paused else said

@@ -96,7 +96,7 @@ def revoke(
     config: options.Config = None,
     folder: options.Folder = None,
 ) -> None:
-    """Let a token, or all of them, open nothing any more; serving processes know within a second."""
+    """Revoke a token, or all of them; serving processes stop accepting it within a second."""
     if (id_ is None) != all_:
         raise typer.BadParameter("give the ID of one token, or --all")
 

@@ -85,7 +85,7 @@ COUNTED = declare(
 DISCARDED_TOTAL = declare(
     "facetline_store_discarded_total",
     "counter",
-    "Results of calls that were about something past when they came: no fault, and nothing of them was stored.",
+    "Results discarded because the document changed during the call.",
     "result",
 )
 CLOCK_CORRECTIONS = declare(
@@ -218,7 +218,10 @@ ENDED = declare(
     "reason",
 )
 REMEMBERED = declare(
-    "facetline_worker_remembered_total", "counter", "Documents answered from memory, without a call.", "evaluator"
+    "facetline_worker_remembered_total",
+    "counter",
+    "Documents answered from the answer cache, without a call.",
+    "evaluator",
 )
 TOKENS = declare(
     "facetline_worker_tokens_total",

@@ -26,7 +26,7 @@ SLOW_S = 5.0
 """A view that is older than this is told of."""
 NAMED_MAX = 20
 """Collections that one check names."""
-ENDED = "the views are not kept current any more, which is a fault of ours: start the server again"
+ENDED = "view updater stopped (bug); restart the server"
 
 
 @dataclass

@@ -81,7 +81,7 @@ def test_everything_works_without_javascript(plain: Watched):
     expect(page.get_by_role("heading", name="Answers", exact=True)).to_be_visible()
     page.get_by_role("navigation").get_by_role("link", name="support").click()
     page.get_by_role("link", name="Ask again").click()
-    page.get_by_label("Every document").check()
+    page.get_by_label("All documents").check()
     page.get_by_role("button", name="Estimate").click()
 
     expect(page.get_by_role("button", name=f"Ask about {TOTAL} documents")).to_be_enabled()
@@ -204,7 +204,7 @@ def test_job_is_watched_to_its_end(seen: Watched):
     page.goto("/support?filter=topic%20%3D%20%27bug%27")
     page.get_by_role("link", name="Ask again").click()
     dialog = page.get_by_role("dialog")
-    dialog.get_by_label("Every document").check()
+    dialog.get_by_label("All documents").check()
     dialog.get_by_role("button", name=f"Ask about {COUNTS['bug']} documents").click()
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Asked again")

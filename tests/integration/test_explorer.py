@@ -235,8 +235,8 @@ def test_document_shows_all_that_is_known(client: httpx.Client):
     assert topic.all("svg", class_="bar")
     facts = dict(zip((e.text for e in shown.all("dt")), (e.text for e in shown.all("dd")), strict=True))
     assert facts["Model"] == "recorded"
-    assert facts["Calls"] == "1"
-    assert facts["Fingerprint"].endswith("as it is now")
+    assert facts["Calls"] == "1 call"
+    assert facts["Questions"].startswith("current version")
 
 
 def test_failed_document_says_why(client: httpx.Client):
@@ -352,7 +352,7 @@ def test_job_from_estimate_to_its_end(client: httpx.Client, page: Explored):
     assert started.status_code == 303
     assert "Asked again" in job.one("h1").text
     assert f"{COUNTS['bug']} of {COUNTS['bug']} documents" in job.text
-    assert "Last jobs" in _page(client, "/-/reindex/support").text
+    assert "Recent jobs" in _page(client, "/-/reindex/support").text
 
 
 def _ended(client: httpx.Client, address: str) -> Element:
@@ -426,7 +426,7 @@ def test_search_goes_on_without_the_store(tmp_path: Path, silent: bool):
     assert _total(shown) == COUNTS["billing"]
     assert _counts(shown, "topic")["bug"] == COUNTS["bug"]
     assert len(shown.all("li", class_="hit")) == 20
-    assert "The store cannot be seen now" in shown.one("section", id="strip").text
+    assert "The store cannot be reached" in shown.one("section", id="strip").text
 
 
 def test_nothing_yet_says_how_to_begin(tmp_path: Path):
@@ -453,7 +453,7 @@ def test_nothing_matches_while_documents_wait(waiting: Explored):
     shown = parse(httpx.get(f"{waiting.url}/support?f.topic=billing").text)
     first = parse(httpx.get(f"{waiting.url}/support").text)
 
-    assert "3 documents have no answers yet" in shown.one("section", class_="empty").text
+    assert "3 documents wait for answers" in shown.one("section", class_="empty").text
     assert "3 not asked yet" in shown.text
     assert "being asked" in first.all("li", class_="hit")[0].text
 

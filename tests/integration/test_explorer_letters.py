@@ -82,7 +82,7 @@ def test_a_letter_is_discarded_once_and_says_so(client: httpx.Client, page: Expl
     shown = _shown(client, sent.headers["location"])
 
     assert (sent.status_code, sent.headers["location"]) == (303, f"/-/dead-letters/{letter}")
-    assert "Closed for good without being sent." in shown.text
+    assert "Discarded." in shown.text
     assert "by local" in shown.text
     assert not [each for each in shown.all("form") if "/-/dead-letters/" in each.attributes["action"]]
     assert not _shown(client, "/-/dead-letters").all("li", class_="letter")
