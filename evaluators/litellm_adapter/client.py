@@ -21,8 +21,9 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from facetline.evaluators import contract
-from facetline.evaluators.litellm_adapter import http
+from facetline.evaluators.litellm_adapter import http, litellm_clients
 from facetline.evaluators.litellm_adapter.errors import translated
+from facetline.evaluators.litellm_adapter.reply_bound import REPLY_BYTES_MAX
 from facetline.facets import native_modules
 from facetline.facets.errors import EvaluatorMisconfigured, EvaluatorUnavailable, PipelineError
 
@@ -65,7 +66,7 @@ class Connection:
     model: str
     api_base: str | None = None
     api_key_env: str | None = None
-    reply_bytes_max: int = http.REPLY_BYTES_MAX
+    reply_bytes_max: int = REPLY_BYTES_MAX
 
 
 @dataclass(slots=True)
@@ -116,6 +117,7 @@ def _library() -> _Library:
         litellm = importlib.import_module("litellm")
     for name, value in SETTINGS.items():
         setattr(litellm, name, value)
+    litellm_clients.install()
     for words in NOISE:
         warnings.filterwarnings("ignore", words, UserWarning)
     for name in LOGGERS:
@@ -139,16 +141,22 @@ async def call(function_name: str, connection: Connection, *, deadline_s: float,
 async def called(
     function: Callable[..., Awaitable[Any]], connection: Connection, key: str | None, *, deadline_s: float, **more: Any
 ) -> Any:
-    """Return what one of litellm's own functions returns, which sends exactly one request."""
-    return await function(
-        model=connection.model,
-        api_base=connection.api_base,
-        api_key=key,
-        timeout=deadline_s,
-        max_retries=0,  # the pipeline owns retries; two libraries below would add theirs
-        num_retries=0,
-        **more,
-    )
+    """Return what one of litellm's own functions returns, which sends exactly one request.
+
+    Raises:
+        InvalidAnswer: the reply is longer than the connection's `reply_bytes_max`.
+        Exception: whatever litellm raises.
+    """
+    with litellm_clients.bounded(connection.reply_bytes_max):
+        return await function(
+            model=connection.model,
+            api_base=connection.api_base,
+            api_key=key,
+            timeout=deadline_s,
+            max_retries=0,  # the pipeline owns retries; two libraries below would add theirs
+            num_retries=0,
+            **more,
+        )
 
 
 async def run(connection: Connection, ask: Callable[[ModuleType, str | None], Awaitable[T]], *, deadline_s: float) -> T:
@@ -258,4 +266,6 @@ async def close() -> None:
     await http.close()
     litellm = _library().litellm
     await litellm.close_litellm_async_clients()
+    if "module_level_aclient" in vars(litellm):  # some providers have this one for all, and that function forgets it
+        await litellm.module_level_aclient.close()
     litellm.in_memory_llm_clients_cache.flush_cache()

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from facetline.evaluators.litellm_adapter.client import Connection
-from facetline.evaluators.litellm_adapter.http import REPLY_BYTES_MAX
+from facetline.evaluators.litellm_adapter.reply_bound import REPLY_BYTES_MAX
 
 KEYS = ("model", "api_base", "api_key_env", "reply_bytes_max")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -8,28 +8,19 @@ environment (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`), and certific
 import asyncio
 import urllib.request
 import weakref
-import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from facetline.facets.errors import InvalidAnswer
+from facetline.evaluators.litellm_adapter.reply_bound import Reading
 
 if TYPE_CHECKING:
     import aiohttp
 
-REPLY_BYTES_MAX = 4 * 1024 * 1024
-"""Of one reply, unless the evaluator's table sets `reply_bytes_max`: some hundred times the longest useful one."""
-
 KEEP_ALIVE_S = 15.0
 """How long an unused connection is kept: servers and balancers close theirs after 20 seconds or more, and a request
 that meets a closing connection is lost."""
-
-PLAIN = frozenset({"", "identity"})
-COMPRESSED = frozenset({"gzip", "x-gzip", "deflate"})
-ANY_WINDOW = zlib.MAX_WBITS | 32
-"""Takes gzip and zlib, whichever the data begin with."""
 
 PROXIES_KEPT = 256
 """Origins whose proxy is remembered; more of them are looked up again."""
@@ -43,10 +34,6 @@ class HttpReply:
     headers: Mapping[str, str]
     body: bytes
     url: str
-
-
-class ReplyTooLong(InvalidAnswer):
-    """The server sent more than is read of a reply."""
 
 
 _sessions: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession]" = weakref.WeakKeyDictionary()
@@ -119,37 +106,8 @@ def _proxy(url: str) -> str | None:
 
 
 async def _body(response: "aiohttp.ClientResponse", bytes_max: int) -> bytes:
-    if (response.content_length or 0) > bytes_max:
-        raise _too_long(bytes_max)
+    reading = Reading(response.headers.get("Content-Encoding", ""), response.content_length, bytes_max)
     found = bytearray()
-    async for piece in _decoded(response, bytes_max):
-        if len(found) + len(piece) > bytes_max:
-            raise _too_long(bytes_max)
-        found += piece
+    async for piece in response.content.iter_any():
+        found += reading.take(piece)
     return bytes(found)
-
-
-async def _decoded(response: "aiohttp.ClientResponse", bytes_max: int) -> AsyncIterator[bytes]:
-    """Yield a body's pieces, decompressed: of none more than `bytes_max` and a byte."""
-    coding = response.headers.get("Content-Encoding", "").strip().lower()
-    pieces = response.content.iter_any()
-    if coding in PLAIN:
-        async for piece in pieces:
-            yield piece
-        return
-    if coding not in COMPRESSED:
-        raise InvalidAnswer(f"The reply is compressed ({coding:.40}), which was not asked for; turn that off.")
-    decompress = zlib.decompressobj(ANY_WINDOW)
-    try:
-        async for piece in pieces:
-            yield decompress.decompress(piece, bytes_max + 1)
-            if decompress.unconsumed_tail:
-                raise _too_long(bytes_max)
-    except zlib.error as error:
-        raise InvalidAnswer(f"The reply says that it is compressed ({coding}), and is not.") from error
-
-
-def _too_long(bytes_max: int) -> ReplyTooLong:
-    return ReplyTooLong(
-        f"The reply is longer than {bytes_max} bytes, which is all that is read of one (reply_bytes_max)."
-    )

@@ -531,7 +531,7 @@ ASKED = {"urgent": questions.boolean(ask="Is it urgent?")}
 
 
 async def main():
-    evaluator = Chat(Connection("openai/x", sys.argv[1], "KEY"))
+    evaluator = Chat(Connection(sys.argv[2], sys.argv[1], "KEY"))
     for number in range(2):
         try:
             await evaluator.evaluate("body", ASKED, key="k", deadline_s=60)
@@ -549,12 +549,13 @@ asyncio.run(main())
 """
 
 
-async def test_memory_does_not_grow_with_a_reply(server: model_server.Server):
-    """A gigabyte of reply, plain or compressed, takes no more memory than its bound."""
+@pytest.mark.parametrize("model", ["openai/x", "huggingface/x"], ids=["an adapter", "litellm"])
+async def test_memory_does_not_grow_with_a_reply(server: model_server.Server, model: str):
+    """A gigabyte of reply takes no more memory than its bound, whoever sends the request."""
     server.plan = Reply(body=b" " * 5_000_000)
 
     def run() -> tuple[int, int]:
-        command = [sys.executable, "-c", MEMORY, server.chat_url]
+        command = [sys.executable, "-c", MEMORY, server.chat_url, model]
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": ROOT, "KEY": KEY}, **pipes) as process:
             assert process.stdout is not None

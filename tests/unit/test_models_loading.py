@@ -21,6 +21,21 @@ async def ask(**arguments):
     return arguments
 """
 CONTEXT = "from contextlib import nullcontext as internal_sub_call\n"
+CLIENTS = {
+    "llms/custom_httpx/http_handler.py": """
+class AsyncHTTPHandler:
+    def create_client(self): ...
+
+class HTTPHandler:
+    def create_client(self): ...
+""",
+    "llms/openai/common_utils.py": """
+class BaseOpenAILLM:
+    @staticmethod
+    def _get_async_http_client(): ...
+""",
+}
+
 CALLS = """
 import asyncio, pathlib, sys
 
@@ -70,6 +85,9 @@ def test_calls_before_it_is_loaded_are_on_nobodys_account(tmp_path: Path):
     package.mkdir()
     (package / "__init__.py").write_text(LIBRARY)
     (package / "_internal_context.py").write_text(CONTEXT)
+    for path, text in CLIENTS.items():
+        (package / path).parent.mkdir(parents=True, exist_ok=True)
+        (package / path).write_text(text)
     paths = os.pathsep.join((str(tmp_path), str(ROOT)))
 
     done = subprocess.run(
