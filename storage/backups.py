@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from facetline.facets import errors, private_files
 from facetline.storage import credentials
-from facetline.storage.db import engine, models, opening, sqlite_errors, sqlite_files, store_lock
+from facetline.storage.db import engine, models, opening, sqlite_errors, sqlite_files, sqlite_header, store_lock
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
@@ -61,6 +61,7 @@ async def back_up(path: Path, target: Path, *, force: bool = False, at: Progress
     _check_target(path, target, force=force)
     held = store_lock.share(path)
     try:
+        sqlite_header.check_before_opening(path)
         return await _stoppable(lambda stop: _write(path, target, at, stop))
     finally:
         if held is not None:
@@ -166,6 +167,7 @@ def _copy(source: Path, draft: Path, at: Progress, stop: threading.Event) -> Con
     with _telling(source), _connected(draft) as new:
         new.set_progress_handler(stop.is_set, STEPS)
         new.execute("PRAGMA journal_mode=DELETE")
+        new.execute(f"PRAGMA user_version={sqlite_header.new_mark()}")  # tells it from the store that it is a copy of
         found = [str(row[0]) for row in new.execute("PRAGMA integrity_check(3)")]
         if found != ["ok"]:
             raise errors.StoreUnavailable(f"{source} is damaged: {'; '.join(found)[:500]}")

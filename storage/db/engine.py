@@ -201,6 +201,11 @@ class Store:
         name, began_s = min(self._running.values(), key=lambda each: each[1])
         return Running(name, time.monotonic() - began_s)
 
+    def know_file(self, mark: int) -> None:
+        """Take the mark of a SQLite store's file, by which another content in its place is noticed."""
+        if self._file is not None:
+            self._file.know(mark)
+
     @property
     def hurried(self) -> bool:
         """Whether the process was told to stop: nothing waits for a store that is away any longer."""
@@ -222,6 +227,8 @@ class Store:
                 log.warning("store_given_up", transactions=len(late))
         self._threads.shutdown()
         self.engine.dispose()
+        if self._file is not None:
+            self._file.close()
         if self._held is not None:
             os.close(self._held)
             self._held = None

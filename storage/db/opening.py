@@ -4,6 +4,7 @@ Any number of processes may open one store at once, a new one too: the steps run
 (SQLite) or an advisory lock (PostgreSQL), in one transaction, and whoever comes second finds them done.
 """
 
+import os
 import re
 import sqlite3
 import uuid
@@ -13,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from facetline.facets import errors
-from facetline.storage.db import engine, models, postgres, sqlite_files, store_lock
+from facetline.storage.db import engine, models, postgres, sqlite_files, sqlite_header, store_lock
 
 REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
 """Every schema that this version can bring up to date, oldest first; the last one is what it works with.
@@ -46,7 +47,8 @@ async def open_store(
     `patience` bounds each connection's waits.
 
     Raises:
-        StoreUnavailable: nothing answers there, or the file cannot be opened, or is a link.
+        StoreUnavailable: nothing answers there, or the file cannot be opened, is a link, was emptied, or stands beside
+            another one's WAL.
         StoreMismatch: it belongs to a newer version, is no store, or its server is too old.
     """
     path = sqlite_files.path_of(url)
@@ -54,11 +56,23 @@ async def open_store(
         sqlite_files.prepare(path)
     patience = patience or postgres.Patience()
     made = engine.make_engine(url, patience)
-    held = None if path is None else store_lock.share(path)
+    held = None
+    if path is not None:
+        held = store_lock.share(path)
+        try:
+            sqlite_header.check_before_opening(path)
+        except BaseException:
+            if held is not None:
+                os.close(held)
+            raise
     store = engine.Store(made, clock_shift=clock_shift, deadline_s=deadline_s, patience=patience, held=held)
     try:
         current = await store.read(_current_id)
         store.store_id = await store.write(_migrate) if current is None else current
+        if path is not None:
+            mark = await store.read(_mark)
+            store.know_file(mark)
+            sqlite_header.note(path, mark)
     except exc.DBAPIError as error:
         await store.close()
         raise _explained(error, store.engine.url) from error
@@ -94,7 +108,13 @@ def _migrate(tx: engine.Tx) -> str:
         _run_steps(tx)
     if revision is None:
         tx.execute(sa.insert(_STORES), {"id": 1, "store_id": uuid.uuid4().hex})
+        if tx.dialect == "sqlite":
+            tx.execute(sa.text(f"PRAGMA user_version = {sqlite_header.new_mark()}"))
     return str(tx.execute(sa.select(_STORES.c.store_id)).scalar_one())
+
+
+def _mark(tx: engine.Tx) -> int:
+    return int(tx.execute(sa.text("PRAGMA user_version")).scalar_one())
 
 
 def _run_steps(tx: engine.Tx) -> None:

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 import structlog
 
 from facetline.facets import errors, private_files
+from facetline.storage.db import sqlite_header
 
 BESIDE = ("-wal", "-shm", "-journal")
 """What SQLite appends to the database's name; it gives these files the database's mode."""
@@ -38,6 +39,8 @@ def prepare(path: Path) -> None:
     """
     try:
         fixed = [each for each in beside(path) if private_files.check_plain(each) and private_files.restrict(each)]
+        if not path.exists():
+            sqlite_header.forget(path)
         with contextlib.suppress(FileExistsError, FileNotFoundError):  # another process; the folder, said by SQLite
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, private_files.FILE_MODE))
     except OSError as error:
