@@ -120,7 +120,7 @@ class FromFile:
         """
         found = await self._file.find(recordings.key_of(self.identity, questions, body), body)
         if found is not None:
-            return _told(found)
+            return _evaluated(found)
         if self._file.mode == "replay":
             raise EvaluationFailed(
                 "evaluator_error",
@@ -133,18 +133,18 @@ class FromFile:
         self._file.check_writable()
         started_s = self._clock()
         try:
-            said = await self._live.evaluate(body, questions, key=key, deadline_s=deadline_s)
+            found = await self._live.evaluate(body, questions, key=key, deadline_s=deadline_s)
         except EvaluationFailed as failed:
             self._keep(body, questions, started_s, error=failed)
             raise
         try:
-            validation.check_evaluated(questions, said)
+            validation.check_evaluated(questions, found)
         except InvalidAnswer as invalid:
-            invalid.spent = spent_of(said)
+            invalid.spent = spent_of(found)
             self._keep(body, questions, started_s, error=invalid)
         else:
-            self._keep(body, questions, started_s, said=said)
-        return said
+            self._keep(body, questions, started_s, given=found)
+        return found
 
     def _keep(
         self,
@@ -152,7 +152,7 @@ class FromFile:
         questions: Mapping[str, Question],
         started_s: float,
         *,
-        said: Evaluated | None = None,
+        given: Evaluated | None = None,
         error: EvaluationFailed | None = None,
     ) -> None:
         identity = self.identity
@@ -162,13 +162,13 @@ class FromFile:
             body=body,
             asker=Asker(self.kind, identity.model, fingerprint),
             latency_ms=(self._clock() - started_s) * 1000,
-            evaluated=said,
+            evaluated=given,
             error=None if error is None else Problem(error.reason, recordings.public(error.message)),
         )
         try:
             self._file.add(call, questions)
         except EvaluatorMisconfigured as failed:  # it was paid for all the same
-            paid = None if said is None else spent_of(said)
+            paid = None if given is None else spent_of(given)
             failed.spent = paid if error is None else error.spent
             raise
 
@@ -177,7 +177,7 @@ class FromFile:
         await self._live.close()
 
 
-def _told(call: Call) -> Evaluated:
+def _evaluated(call: Call) -> Evaluated:
     """Return what the call said, as one that used nothing up."""
     if call.error is not None or call.evaluated is None:
         problem = call.error or Problem("evaluator_error", "the recorded call has no answers")

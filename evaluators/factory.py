@@ -34,8 +34,8 @@ def evaluator_from_table(name: str, table: Mapping[str, Any], *, folder: Path) -
     """
     kind = table.get("kind")
     if not isinstance(kind, str) or kind not in MAKERS:
-        said = "has no kind" if kind is None else f"unknown kind {kind!r:.80}{nearest(str(kind), MAKERS)}"
-        raise InvalidDefinition([f"evaluator '{name}': {said}; write kind = one of {_listed(MAKERS)}"])
+        message = "has no kind" if kind is None else f"unknown kind {kind!r:.80}{nearest(str(kind), MAKERS)}"
+        raise InvalidDefinition([f"evaluator '{name}': {message}; write kind = one of {_listed(MAKERS)}"])
     keys, make = MAKERS[kind]
     problems = [
         f"unknown key '{key}'{nearest(key, keys)}; kind '{kind}' takes {_listed(keys)}"

@@ -100,8 +100,8 @@ def _check_answer(question: Question, answer: Answer, decimals: int | None) -> N
         case Score(), ScoreAnswer():
             _check_score(question, answer, decimals)
         case _:
-            said = getattr(answer, "type", type(answer).__name__)
-            raise InvalidAnswer(f"a {question.type} question was answered with {shown(said)}.")
+            message = getattr(answer, "type", type(answer).__name__)
+            raise InvalidAnswer(f"a {question.type} question was answered with {shown(message)}.")
 
 
 def _check_choice(question: Choice, answer: ChoiceAnswer, decimals: int | None) -> None:

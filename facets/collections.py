@@ -86,7 +86,7 @@ def collection_from_table(name: str, table: Mapping[str, Any]) -> Collection:
     if not isinstance(table, Mapping):
         raise InvalidDefinition([f"collection {name!r:.80}: takes a table; write [collections.NAME]"])
     problems = _key_problems(table, _TABLE_KEYS)
-    problems += [f"{key} is missing; write {mend}" for key, mend in _REQUIRED_KEYS.items() if key not in table]
+    problems += [f"{key} is missing; write {fix}" for key, fix in _REQUIRED_KEYS.items() if key not in table]
     questions: dict[str, Question] = {}
     if "questions" in table:
         questions, found = question_sets.from_tables(table["questions"])

@@ -14,7 +14,7 @@ OF_SURROUNDINGS = (errors.StoreUnavailable, errors.BrokerUnavailable, errors.Exp
 log = structlog.get_logger(__name__)
 
 
-def said(error: errors.PipelineError) -> str:
+def message_of(error: errors.PipelineError) -> str:
     """Return the message, or what its kind means where the message is for those who run the service; that is logged."""
     if not isinstance(error, OF_SURROUNDINGS):
         return display.block(error.message)

@@ -75,8 +75,8 @@ def _made(kind: type[_Kind], **parts: object) -> _Kind:
 
 def _part_problem(kind: type[BaseModel], problem: Mapping[str, Any]) -> str:
     part = ".".join(str(step) for step in problem["loc"])
-    mend = "write fixed text, nothing is computed per call"
-    return f"a {kind.__name__.lower()}'s {part:.80}: {problem['msg']}; {mend}"
+    fix = "write fixed text, nothing is computed per call"
+    return f"a {kind.__name__.lower()}'s {part:.80}: {problem['msg']}; {fix}"
 
 
 def ordered(questions: Mapping[str, Question]) -> dict[str, Question]:

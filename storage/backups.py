@@ -164,7 +164,7 @@ def _copy(source: Path, draft: Path, at: Progress, stop: threading.Event) -> Con
 
     with _reading(source) as old, _connected(draft) as new:
         old.backup(new, pages=PAGES, progress=progress)
-    with _telling(source), _connected(draft) as new:
+    with _explained(source), _connected(draft) as new:
         new.set_progress_handler(stop.is_set, STEPS)
         new.execute("PRAGMA journal_mode=DELETE")
         new.execute(f"PRAGMA user_version={sqlite_header.new_mark()}")  # tells it from the store that it is a copy of
@@ -187,7 +187,7 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
     # Without a WAL nothing else can have it open: then it may lie where nothing can be written beside it.
     how = "mode=ro" if wal.exists() or store_lock.path_of(path).exists() else "mode=ro&immutable=1"
     address = f"file:{urllib.parse.quote(str(path.absolute()))}?{how}"
-    with _telling(path), contextlib.closing(sqlite3.connect(address, uri=True, isolation_level=None)) as connection:
+    with _explained(path), contextlib.closing(sqlite3.connect(address, uri=True, isolation_level=None)) as connection:
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         yield connection
@@ -200,13 +200,13 @@ def _connected(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 @contextlib.contextmanager
-def _telling(path: Path) -> Iterator[None]:
+def _explained(path: Path) -> Iterator[None]:
     """Say what is wrong with a store in one line."""
     try:
         yield
     except sqlite3.Error as error:
-        told = sqlite_errors.explained(error, path)
-        raise told or errors.StoreUnavailable(f"{path} cannot be copied: {error}") from error
+        found = sqlite_errors.explained(error, path)
+        raise found or errors.StoreUnavailable(f"{path} cannot be copied: {error}") from error
 
 
 def _content(connection: sqlite3.Connection, source: Path) -> Content:
@@ -229,7 +229,7 @@ async def _opened(draft: Path, *, revoke_tokens: bool) -> tuple[Content, int]:
     """Open the copy as a store, which brings its schema up to date; return what it holds and how many were revoked."""
     async with _store(draft) as store:
         revoked = await store.write(credentials.revoke_all) if revoke_tokens else 0
-    with _telling(draft), _connected(draft) as connection:
+    with _explained(draft), _connected(draft) as connection:
         connection.execute("PRAGMA journal_mode=DELETE")
         content = _content(connection, draft)
     _sync(draft)

@@ -44,12 +44,12 @@ def record(tx: engine.Tx, evaluator: str, reason: str, message: str, *, misconfi
     """Say that an evaluator does not answer; it is looked at again within `valid_ms`. Texts must be storable."""
     insert = sqlite.insert(_TROUBLES) if tx.dialect == "sqlite" else postgresql.insert(_TROUBLES)
     changed = ("reason", "message", "misconfigured", "told_ms", "until_ms")
-    told = insert.on_conflict_do_update(
+    given = insert.on_conflict_do_update(
         index_elements=["evaluator"], set_={name: insert.excluded[name] for name in changed}
     )
     row: dict[str, Any] = {"evaluator": evaluator, "reason": reason, "message": message}
     times = {"since_ms": tx.now_ms, "told_ms": tx.now_ms, "until_ms": tx.now_ms + valid_ms}
-    tx.execute(told, {**row, "misconfigured": misconfigured, **times})
+    tx.execute(given, {**row, "misconfigured": misconfigured, **times})
 
 
 def clear(tx: engine.Tx, evaluator: str) -> None:

@@ -83,8 +83,8 @@ def set_aside(tx: engine.Tx, topic: str, uri: str, message: str, delay_ms: int) 
     insert = sqlite.insert(_ASIDE) if tx.dialect == "sqlite" else postgresql.insert(_ASIDE)
     again = {"message": insert.excluded.message, "due_ms": insert.excluded.due_ms, "attempts": _A.attempts + 1}
     upsert = insert.on_conflict_do_update(index_elements=["topic", "uri"], set_=again).returning(_A.attempts)
-    said = message[:MESSAGE_CHARS_MAX].encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
-    row = {"topic": topic, "uri": uri, "message": said, "attempts": 1, "due_ms": tx.now_ms + delay_ms}
+    text = message[:MESSAGE_CHARS_MAX].encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+    row = {"topic": topic, "uri": uri, "message": text, "attempts": 1, "due_ms": tx.now_ms + delay_ms}
     return int(tx.execute(upsert, row).scalar_one())
 
 

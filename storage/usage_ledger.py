@@ -149,7 +149,7 @@ def by_collection(tx: engine.Tx) -> dict[tuple[str, str], Spent]:
     return {(row.collection, row.evaluator): _spent(row) for row in tx.execute(query)}
 
 
-def lately(tx: engine.Tx, evaluator: str, collection: str | None = None) -> Spent:
+def recent(tx: engine.Tx, evaluator: str, collection: str | None = None) -> Spent:
     """Return what the calls of the last `MEAN_DAYS` have used up: for estimates of the next ones."""
     since = date.fromisoformat(day_of(tx.now_ms)) - timedelta(days=MEAN_DAYS)
     of = sa.true() if collection is None else _S.collection == collection

@@ -43,7 +43,7 @@ class DataLock:
         self.secret = secrets.token_urlsafe(SECRET_BYTES)
         self._descriptor = descriptor
 
-    def tell(self, url: str, store_id: str) -> None:
+    def publish(self, url: str, store_id: str) -> None:
         """Write down where this process answers, for commands on the same store to find."""
         text = json.dumps({"url": url, "secret": self.secret, "store_id": store_id, "pid": os.getpid()})
         self._write(text.encode())
@@ -111,8 +111,8 @@ def _taken(descriptor: int, again: int) -> bool:
 
 def _read(descriptor: int) -> Holder | None:
     try:
-        told = json.loads(os.pread(descriptor, FILE_BYTES_MAX, 0))
-        return Holder(str(told["url"]), str(told["secret"]), str(told["store_id"]), int(told["pid"]))
+        data = json.loads(os.pread(descriptor, FILE_BYTES_MAX, 0))
+        return Holder(str(data["url"]), str(data["secret"]), str(data["store_id"]), int(data["pid"]))
     except (ValueError, KeyError, TypeError, OSError):
         return None
 

@@ -385,8 +385,8 @@ class Pipeline:
         if own is None or active is None or own == active:
             return []
         what = "set of questions or the evaluator" if own.fingerprint != active.fingerprint else "definition"
-        said = f"collection '{collection}': the {what} in {self.settings.config} differs from the active one"
-        return [f"{said}; 'facetline collections apply' makes it active"]
+        message = f"collection '{collection}': the {what} in {self.settings.config} differs from the active one"
+        return [f"{message}; 'facetline collections apply' makes it active"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -534,10 +534,10 @@ def _refusal(outcome: events.Outcome) -> errors.InvalidEvent | None:
 
 def shown(document: Document, active: Definitions) -> dict[str, Any]:
     """Return a document as `get` shows it."""
-    told = document.model_dump(mode="json", exclude={"collection", "scope"})
+    message = document.model_dump(mode="json", exclude={"collection", "scope"})
     definition = active.by_name.get(document.collection)
     by, now = document.evaluation, None if definition is None else definition.fingerprint
-    return told | {"outdated": True} if by is not None and by.fingerprint != now else told
+    return message | {"outdated": True} if by is not None and by.fingerprint != now else message
 
 
 def _shown(document: Document) -> dict[str, Any]:

@@ -284,11 +284,11 @@ def _problems(error: ValidationError) -> list[str]:
     for problem in error.errors(include_url=False, include_input=False):
         where = [str(part).removeprefix("facetline_") for part in problem["loc"]]
         variable = PREFIX + "__".join(where).upper()
-        said = problem["msg"].removeprefix("Value error, ")
+        message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
             *tables, name = where
-            said = f"there is none of that name{errors.nearest(name, _names(tables))}"
-        found.append(f"setting {'.'.join(where)}: {said} (environment {variable}, or [settings] in the file)")
+            message = f"there is none of that name{errors.nearest(name, _names(tables))}"
+        found.append(f"setting {'.'.join(where)}: {message} (environment {variable}, or [settings] in the file)")
     return found
 
 

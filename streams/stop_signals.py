@@ -19,7 +19,7 @@ def stop_on_signals(
     """Let a signal call `first` and set `stop`; once that is set, one calls `at_once` and cancels the body's task."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
-    def told() -> None:
+    def given() -> None:
         if stop.is_set() and task is not None:
             at_once()
             task.cancel()
@@ -28,7 +28,7 @@ def stop_on_signals(
         stop.set()
 
     for each in CAUGHT:
-        loop.add_signal_handler(each, told)
+        loop.add_signal_handler(each, given)
     try:
         yield
     finally:

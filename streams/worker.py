@@ -116,13 +116,13 @@ class _Ready:
         self._members = members
         self._url = store.engine.url
         self._on_ready = on_ready
-        self._told = False
+        self._was_ready = False
 
     def __call__(self, partitions: frozenset[int]) -> None:
         """Hear of an assignment; the first one makes a worker ready, whatever it is."""
-        if self._told:
+        if self._was_ready:
             return
-        self._told = True
+        self._was_ready = True
         url = self._url  # only parts of it that hold no secret
         at = url.database or ""
         mine = f"{len(partitions)} of {self._members.partitions} partitions"

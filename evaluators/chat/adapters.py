@@ -216,14 +216,14 @@ def adapter_of(litellm: ModuleType, connection: Connection) -> ChatAdapter | Non
 def _is_bridged(place: Place, params: Mapping[str, Any]) -> bool:
     from litellm.responses import bridge_check
 
-    told, _ = bridge_check.responses_api_bridge_check(
+    given, _ = bridge_check.responses_api_bridge_check(
         model=place.model,
         custom_llm_provider=place.provider,
         tools=params.get("tools"),
         reasoning_effort=params.get("reasoning_effort"),
         api_base=place.api_base,
     )
-    return bool(told.get("mode") == "responses")
+    return bool(given.get("mode") == "responses")
 
 
 def _mapped(place: Place, params: Mapping[str, Any]) -> dict[str, Any]:

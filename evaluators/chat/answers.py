@@ -43,7 +43,7 @@ REPLY_CHARS_MAX = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Statement:
     """What was answered on one line.
 
     `meaning` is what the code stands for, None where a number was asked for or given. `code` and `place` are the code
@@ -61,7 +61,7 @@ class Undecided(Exception):
     """A boolean was answered with a letter, but its tokens do not say how likely that letter was."""
 
 
-def read(text: str, sheet: Sheet) -> dict[str, Said]:
+def read(text: str, sheet: Sheet) -> dict[str, Statement]:
     """Return what `text` says to each question.
 
     Raises:
@@ -74,7 +74,7 @@ def read(text: str, sheet: Sheet) -> dict[str, Said]:
         raise InvalidAnswer(f"The reply has no {_listed(sheet, missing)}.")
     if more:
         raise InvalidAnswer(f"The reply has keys that were not asked for: {', '.join(map(shown, more[:5]))}.")
-    return {line.id: _said(line, found) for line in sheet}
+    return {line.id: _statement(line, found) for line in sheet}
 
 
 def answers(reply: Reply, sheet: Sheet) -> dict[str, Answer]:
@@ -84,29 +84,29 @@ def answers(reply: Reply, sheet: Sheet) -> dict[str, Answer]:
         InvalidAnswer: as `read`.
         Undecided: the tokens do not give the probability of a boolean's letter.
     """
-    said = read(reply.text, sheet)
+    found = read(reply.text, sheet)
     start = logprobs.start_of(reply.tokens, reply.text)
-    return {line.id: _answer(line, said[line.id], _shares(line, said[line.id], reply, start)) for line in sheet}
+    return {line.id: _answer(line, found[line.id], _shares(line, found[line.id], reply, start)) for line in sheet}
 
 
-def _shares(line: Line, said: Said, reply: Reply, start: int | None) -> Shares | None:
-    if start is None or said.place is None or said.code is None:
+def _shares(line: Line, given: Statement, reply: Reply, start: int | None) -> Shares | None:
+    if start is None or given.place is None or given.code is None:
         return None
-    return logprobs.shares(reply.tokens, start + said.place, codes=line.codes, chosen=said.code)
+    return logprobs.shares(reply.tokens, start + given.place, codes=line.codes, chosen=given.code)
 
 
-def _answer(line: Line, said: Said, shares: Shares | None) -> Answer:
+def _answer(line: Line, given: Statement, shares: Shares | None) -> Answer:
     by_code = shares.by_code if shares else None
     by_name = {line.codes[code]: share for code, share in by_code.items()} if by_code else None
-    confidence = said.sure if line.sure_key else shares.chosen if shares else None
+    confidence = given.sure if line.sure_key else shares.chosen if shares else None
     match line.question:
         case Choice():
-            return ChoiceAnswer(choice=str(said.meaning), probabilities=by_name, confidence=confidence)
+            return ChoiceAnswer(choice=str(given.meaning), probabilities=by_name, confidence=confidence)
         case Score() as question:
-            score = said.number if said.meaning is None else _mean(said.meaning, by_name, len(question.levels) - 1)
+            score = given.number if given.meaning is None else _mean(given.meaning, by_name, len(question.levels) - 1)
             return ScoreAnswer(score=float(score or 0.0), probabilities=by_name, confidence=confidence)
         case _:
-            return BooleanAnswer(probability=_yes(said, shares))
+            return BooleanAnswer(probability=_yes(given, shares))
 
 
 def _mean(level: str, by_level: Mapping[str, float] | None, top: int) -> float:
@@ -115,23 +115,23 @@ def _mean(level: str, by_level: Mapping[str, float] | None, top: int) -> float:
     return min(math.fsum(int(each) * share for each, share in by_level.items()), float(top))
 
 
-def _yes(said: Said, shares: Shares | None) -> float:
-    if said.meaning is None and said.number is not None:
-        return said.number
+def _yes(given: Statement, shares: Shares | None) -> float:
+    if given.meaning is None and given.number is not None:
+        return given.number
     if shares is None or shares.by_code is None:  # what "no" has is not known, and the probability is the answer
         raise Undecided
-    return shares.chosen if said.meaning == TRUE else round(1 - shares.chosen, logprobs.DECIMALS)
+    return shares.chosen if given.meaning == TRUE else round(1 - shares.chosen, logprobs.DECIMALS)
 
 
-def _said(line: Line, found: Mapping[str, "_Value"]) -> Said:
+def _statement(line: Line, found: Mapping[str, "_Value"]) -> Statement:
     value, sure = found[line.key], found.get(line.sure_key or "")
     opinion = None if sure is None else _fraction(line, sure.value)
     if not line.codes:
-        return Said(number=_fraction(line, value.value))
+        return Statement(number=_fraction(line, value.value))
     meaning, code = _meaning(line, value.value)
     if meaning is None:
-        return Said(number=_level(line, value.value), sure=opinion)
-    return Said(meaning, code=code, place=None if code is None else value.start + 1, sure=opinion)
+        return Statement(number=_level(line, value.value), sure=opinion)
+    return Statement(meaning, code=code, place=None if code is None else value.start + 1, sure=opinion)
 
 
 def _meaning(line: Line, value: Any) -> tuple[str | None, str | None]:

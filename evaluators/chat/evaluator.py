@@ -199,9 +199,9 @@ class Chat:
         asked = truncation.tokens_of(prompt.instructions) + truncation.tokens_of(str(prompt.schema))
         room = self._context_tokens - asked - request_modes.tokens_max(mode, prompt)
         if room < ROOM_MIN:
-            mend = "shorten them, or say by context_tokens what the model takes"
+            fix = "shorten them, or say by context_tokens what the model takes"
             of = f"the model's {self._context_tokens} tokens"
-            raise EvaluatorMisconfigured(f"Questions (about {asked} tokens) and reply leave no room in {of}: {mend}.")
+            raise EvaluatorMisconfigured(f"Questions (about {asked} tokens) and reply leave no room in {of}: {fix}.")
         return truncation.fit(body, tokens_max=room, policy=self._long_body)
 
     def _request(self, mode: Mode, prompt: Prompt, body: str) -> dict[str, Any]:
@@ -222,7 +222,7 @@ class Chat:
             raise EvaluatorMisconfigured(_nothing_left(mode, part, error.message)) from error
         self._learn(mode, less, part)
         if not request_modes.before_sending(cause):
-            raise self._ask_anew(f"refused {part}: {error.message}") from error
+            raise self._retry_with_mode(f"refused {part}: {error.message}") from error
 
     def _evaluated(self, found: Completion, mode: Mode, sheet: Sheet, notes: Mapping[str, Any] | None) -> Evaluated:
         model = part_of(found.response, "model") or self._connection.model
@@ -235,14 +235,14 @@ class Chat:
                 error.spent = spent
                 raise
             self._learn(mode, more, "max_tokens")
-            raise self._ask_anew("ran out of tokens", spent) from error
+            raise self._retry_with_mode("ran out of tokens", spent) from error
         except reply.Misplaced as error:
             self._look_elsewhere(error, mode, sheet, spent)
             error.spent = spent
             raise
         except chat_answers.Undecided as error:
             self._learn(mode, request_modes.without(mode, "letters") or mode, "logprobs")
-            raise self._ask_anew("has no usable token probabilities", spent) from error
+            raise self._retry_with_mode("has no usable token probabilities", spent) from error
         except (EvaluationFailed, EvaluatorUnavailable) as error:
             error.spent = spent  # the call was made, and is paid for
             raise
@@ -260,7 +260,7 @@ class Chat:
         except EvaluationFailed:
             return
         self._learn(mode, less, "shape")
-        raise self._ask_anew("put its answer among its thoughts", spent) from error
+        raise self._retry_with_mode("put its answer among its thoughts", spent) from error
 
     def _learn(self, mode: Mode, better: Mode, part: str) -> None:
         """Ask in the `better` mode from now on, unless another call has found out something meanwhile."""
@@ -268,7 +268,7 @@ class Chat:
             self._mode = better
             log.info("chat_request_changed", model=self._connection.model, part=part, shape=better.shape)
 
-    def _ask_anew(self, what: str, spent: Spent | None = None) -> EvaluatorUnavailable:
+    def _retry_with_mode(self, what: str, spent: Spent | None = None) -> EvaluatorUnavailable:
         message = f"{self._connection.model} {what}; it is asked in another way from now on."
         return EvaluatorUnavailable(message, counted=False, spent=spent)
 

@@ -64,9 +64,9 @@ class Shares:
     by_code: Mapping[str, float] | None
 
 
-def tokens_of(told: Any) -> list[Token]:
+def tokens_of(given: Any) -> list[Token]:
     """Return a reply's tokens from what litellm has of them; none where that is not what it should be."""
-    content = part_of(told, "content")
+    content = part_of(given, "content")
     if not isinstance(content, list | tuple):
         return []
     tokens = [Token(text, each) for each in content if isinstance(text := part_of(each, "token"), str)]

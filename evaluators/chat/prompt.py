@@ -77,13 +77,13 @@ def _keys(sheet: Sheet) -> list[str]:
 
 
 def _asked(line: Line) -> str:
-    said = [f"{line.key}: {line.question.ask.strip()}", *_codes_told(line)]
+    lines = [f"{line.key}: {line.question.ask.strip()}", *_code_lines(line)]
     if line.sure_key:
-        said.append(f"{line.sure_key}: how likely your answer to {line.key} is right, a number from 0 to 1.")
-    return "\n".join(said)
+        lines.append(f"{line.sure_key}: how likely your answer to {line.key} is right, a number from 0 to 1.")
+    return "\n".join(lines)
 
 
-def _codes_told(line: Line) -> list[str]:
+def _code_lines(line: Line) -> list[str]:
     if not line.codes:
         return ["Answer with a number from 0 to 1: the probability that the answer is yes."]
     head = "Answer with the one code that fits, as text:"

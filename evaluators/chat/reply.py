@@ -117,11 +117,11 @@ def _check_end(finish: Any, message: Any) -> None:
 def _check_own_end(raw: Mapping[str, Any]) -> None:
     """Refuse a reply that did not end well in the provider's own words, whatever litellm makes of them."""
     choice = _first(raw, "choices")
-    told = part_of(part_of(choice, "error"), "message")
+    given = part_of(part_of(choice, "error"), "message")
     end = _own_end(raw)
     word = end.strip().lower() if isinstance(end, str) else None
-    if word in ENDS["broken"] or told:
-        because = f": {shown(told)}" if told else ""
+    if word in ENDS["broken"] or given:
+        because = f": {shown(given)}" if given else ""
         raise EvaluatorUnavailable(f"The model's reply broke off ({shown(end)}){because}.")
     if word in ENDS["filtered"]:
         raise EvaluationFailed("content_filter", "The provider's filter stopped the reply.")

@@ -142,12 +142,12 @@ def _refused_by_words(status: Any, words: str, mode: Mode) -> str | None:
 
 def _words(error: BaseException) -> str:
     """Return what an error says, without the model's name, which may hold any word."""
-    said = f"{getattr(error, 'param', None) or ''} {getattr(error, 'message', None) or error}"
+    message = f"{getattr(error, 'param', None) or ''} {getattr(error, 'message', None) or error}"
     model = getattr(error, "model", None)
     names = [model, model.partition("/")[2]] if isinstance(model, str) else []
     for name in filter(None, names):
-        said = said.replace(name, "…")
-    return said[:WORDS_CHARS_MAX]
+        message = message.replace(name, "…")
+    return message[:WORDS_CHARS_MAX]
 
 
 def before_sending(error: BaseException | None) -> bool:

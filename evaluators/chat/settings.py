@@ -93,8 +93,8 @@ def _check_numbers(given: Mapping[str, Any], problems: list[str]) -> None:
     if "seed" in given and not _is_int(given["seed"], 0, SEED_MAX):
         problems.append(f"seed is a whole number, 0 or more, not {given['seed']!r:.80}")
     if "max_output_tokens" in given and not _is_int(given["max_output_tokens"], TOKENS_MIN, TOKENS_MAX):
-        said = given["max_output_tokens"]
-        problems.append(f"max_output_tokens is a number from {TOKENS_MIN} to {TOKENS_MAX}, not {said!r:.80}")
+        message = given["max_output_tokens"]
+        problems.append(f"max_output_tokens is a number from {TOKENS_MIN} to {TOKENS_MAX}, not {message!r:.80}")
     if "temperature" in given and not _is_temperature(given["temperature"]):
         problems.append(f"temperature is a number from 0 to {TEMPERATURE_MAX:g}, not {given['temperature']!r:.80}")
 

@@ -133,9 +133,9 @@ class Decisions:
         asked = truncation.tokens_of(str(self._form.arguments("", questions)["questions"]))
         room = self._context_tokens - asked
         if room < ROOM_MIN:
-            mend = "shorten their descriptions, or say by context_tokens what the model takes"
+            fix = "shorten their descriptions, or say by context_tokens what the model takes"
             of = f"{self._context_tokens} tokens"
-            raise EvaluatorMisconfigured(f"The questions alone take about {asked} of the model's {of}: {mend}.")
+            raise EvaluatorMisconfigured(f"The questions alone take about {asked} of the model's {of}: {fix}.")
         return room
 
 
@@ -145,8 +145,8 @@ def decisions_from_table(table: Mapping[str, Any], problems: list[str]) -> Decis
     policy, context_tokens = truncation.policy_from_table(table, problems)
     provider = connection.model.partition("/")[0]
     if not problems and provider not in PROVIDERS:
-        mend = "models that chat are asked by kind = 'chat'"
-        problems.append(f"'{provider}' has no decision models{nearest(provider, PROVIDERS)}; {mend}")
+        fix = "models that chat are asked by kind = 'chat'"
+        problems.append(f"'{provider}' has no decision models{nearest(provider, PROVIDERS)}; {fix}")
     if problems:
         return None
     return Decisions(connection, long_body=policy, context_tokens=context_tokens)

@@ -142,11 +142,11 @@ def _openai(question: Question) -> dict[str, Any]:
     return {"type": "score", "instructions": question.ask, "levels": [{"label": level} for level in question.levels]}
 
 
-def _parts(name: str, question: Question, said: str, **theirs: str) -> dict[str, Any]:
+def _parts(name: str, question: Question, message: str, **theirs: str) -> dict[str, Any]:
     """Return the first part of an answer: its type, which must be the question's."""
     expected = theirs["noul"] if isinstance(question, Boolean) else theirs[question.type]
-    if said != expected:
-        raise InvalidAnswer(f"Question '{name}': a {question.type} question was answered with {said!r:.80}.")
+    if message != expected:
+        raise InvalidAnswer(f"Question '{name}': a {question.type} question was answered with {message!r:.80}.")
     return {"type": question.type}
 
 
@@ -160,23 +160,23 @@ def _answer(name: str, parts: dict[str, Any], confidence: Any) -> Answer:
     try:
         return _adapter.validate_python({**parts, "confidence": confidence}, strict=True)
     except ValidationError as error:
-        said = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        raise InvalidAnswer(f"Question '{name}': {said}.") from error
+        message = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        raise InvalidAnswer(f"Question '{name}': {message}.") from error
 
 
 def _check_complete(given: Mapping[str, Any], questions: Mapping[str, Question]) -> None:
     missing = sorted(set(questions) - set(given))
     if missing:
-        said = "it was left out, refused, or of another type"
-        raise InvalidAnswer(f"There is no answer to {_listed(missing)} ({said}), so none is kept.")
+        message = "it was left out, refused, or of another type"
+        raise InvalidAnswer(f"There is no answer to {_listed(missing)} ({message}), so none is kept.")
 
 
 def _check_legend(name: str, question: Score, legend: Mapping[str, Any]) -> None:
     """Refuse a score on other levels than ours: its number would mean something else."""
     for index, level in enumerate(question.levels):
-        said = legend.get(str(index), level)
-        if said != level:
-            raise InvalidAnswer(f"Question '{name}': level {index} is '{level:.80}', the model says {said!r:.80}.")
+        found = legend.get(str(index), level)
+        if found != level:
+            raise InvalidAnswer(f"Question '{name}': level {index} is '{level:.80}', the model says {found!r:.80}.")
 
 
 def _confidence(read: Read, theirs: Any, response: Any, name: str, provider: str) -> Any:

@@ -22,8 +22,8 @@ def connection_from_table(table: Mapping[str, Any], problems: list[str], *, exam
     """
     model, base, variable, bytes_max = (table.get(key) for key in KEYS)
     if not _is_model(model):
-        said = "there is none" if model is None else f"not {model!r:.80}"
-        problems.append(f"model is 'provider/model', for example '{example}'; {said}")
+        message = "there is none" if model is None else f"not {model!r:.80}"
+        problems.append(f"model is 'provider/model', for example '{example}'; {message}")
     if base is not None and not _is_address(base):
         problems.append("api_base is the server's address, 'http://…' or 'https://…' without a user, query or fragment")
     if variable is not None and not (isinstance(variable, str) and VARIABLE.fullmatch(variable)):

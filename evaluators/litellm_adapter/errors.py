@@ -74,15 +74,15 @@ def translated(error: BaseException, connection: Named, *, now: datetime | None 
     """
     if isinstance(error, PipelineError):
         return error
-    said = _Said(error, connection, now or datetime.now(UTC))
+    found = _ErrorReport(error, connection, now or datetime.now(UTC))
     for judge in (_by_kind, _by_body, _by_account, _by_status):
-        verdict = judge(said)
+        verdict = judge(found)
         if verdict is not None:
             return verdict
-    return EvaluationFailed("evaluator_error", said.because())
+    return EvaluationFailed("evaluator_error", found.because())
 
 
-class _Said:
+class _ErrorReport:
     """An exception's parts, whichever of its many forms it has."""
 
     def __init__(self, error: BaseException, connection: Named, now: datetime) -> None:
@@ -92,9 +92,9 @@ class _Said:
         self.status = _status(error)
         self.headers = _headers(error)
         self.codes = frozenset(_codes(error))
-        told = str(getattr(error, "message", None) or error)
-        self.words = TRACEBACK.sub("", told)
-        self.traceback = told[len(self.words) :]
+        message = str(getattr(error, "message", None) or error)
+        self.words = TRACEBACK.sub("", message)
+        self.traceback = message[len(self.words) :]
         self.retry_after_s = retry_after.seconds(self.headers, now=now)
 
     def says(self, pattern: re.Pattern[str]) -> bool:
@@ -117,7 +117,7 @@ class _Said:
             return False
         return NETWORK.search(self.traceback.strip().rpartition("\n")[2].partition(":")[0]) is None
 
-    def because(self, mend: str = "") -> str:
+    def because(self, fix: str = "") -> str:
         """Return the message: the model, what was said, and the mend."""
         words = " ".join(
             scrubbed(LOCAL_PATH.sub("…", NOISE.sub("", _plain_words(self.words))), self.connection).split()
@@ -128,7 +128,7 @@ class _Said:
         # litellm gives a connection that failed the status 500.
         known = self.status is not None and "APIConnectionError" not in self.kinds and not self.is_unreached
         status = f" (HTTP {self.status})" if known else ""
-        return f"{self.connection.model}{status}: {what}" + (f" {mend}" if mend else "")
+        return f"{self.connection.model}{status}: {what}" + (f" {fix}" if fix else "")
 
 
 LITELLM = re.compile(r"^\s*(?:(?:litellm\.)*\w+(?:Error|Timeout): |\w+Exception - )+")
@@ -175,105 +175,105 @@ RETRY_IN = re.compile(r"(?:retry(?:[ _]?(?:delay|in|after))?)\W{1,6}(\d+(?:\.\d+
 """A wish that is in the words only, as Google's `"retryDelay": "21s"`."""
 
 
-def _by_kind(said: _Said) -> PipelineError | None:
-    if said.kinds & {"TimeoutError", "Timeout", "APITimeoutError"} or said.status == HTTPStatus.REQUEST_TIMEOUT:
-        return EvaluatorUnavailable(said.because(), reason="timeout", retry_after_s=said.retry_after_s)
-    if "ImportError" in said.kinds or (said.is_unread and NO_MODULE.search(said.words)):
-        return EvaluatorMisconfigured(said.because("A library is missing: install facetline's dependencies anew."))
-    if said.kinds & {"UnsupportedParamsError", "BudgetExceededError"}:
-        is_budget = "BudgetExceededError" in said.kinds
-        mend = "" if is_budget else "The model does not take what the evaluator's table asks for."
-        return EvaluatorMisconfigured(said.because(mend))
-    if said.is_unread or said.kinds & {"JSONSchemaValidationError", "APIResponseValidationError"}:
-        return InvalidAnswer(said.because())
+def _by_kind(report: _ErrorReport) -> PipelineError | None:
+    if report.kinds & {"TimeoutError", "Timeout", "APITimeoutError"} or report.status == HTTPStatus.REQUEST_TIMEOUT:
+        return EvaluatorUnavailable(report.because(), reason="timeout", retry_after_s=report.retry_after_s)
+    if "ImportError" in report.kinds or (report.is_unread and NO_MODULE.search(report.words)):
+        return EvaluatorMisconfigured(report.because("A library is missing: install facetline's dependencies anew."))
+    if report.kinds & {"UnsupportedParamsError", "BudgetExceededError"}:
+        is_budget = "BudgetExceededError" in report.kinds
+        fix = "" if is_budget else "The model does not take what the evaluator's table asks for."
+        return EvaluatorMisconfigured(report.because(fix))
+    if report.is_unread or report.kinds & {"JSONSchemaValidationError", "APIResponseValidationError"}:
+        return InvalidAnswer(report.because())
     return None
 
 
-def _by_body(said: _Said) -> PipelineError | None:
+def _by_body(report: _ErrorReport) -> PipelineError | None:
     """Judge what the body is to blame for: it is too long, or a filter stopped it."""
-    if said.status not in BLAMING and not said.is_in_success:
+    if report.status not in BLAMING and not report.is_in_success:
         return None
-    long = said.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or "ContextWindowExceededError" in said.kinds
-    if long or said.says(TOO_LONG):
-        return EvaluationFailed("too_long", said.because("The body is longer than the model takes."))
-    if "ContentPolicyViolationError" in said.kinds or said.says(FILTERED):
-        return EvaluationFailed("content_filter", said.because())
+    long = report.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or "ContextWindowExceededError" in report.kinds
+    if long or report.says(TOO_LONG):
+        return EvaluationFailed("too_long", report.because("The body is longer than the model takes."))
+    if "ContentPolicyViolationError" in report.kinds or report.says(FILTERED):
+        return EvaluationFailed("content_filter", report.because())
     return None
 
 
-def _by_account(said: _Said) -> PipelineError | None:
+def _by_account(report: _ErrorReport) -> PipelineError | None:
     """Judge key, account and address."""
-    key = said.connection.api_key_env
+    key = report.connection.api_key_env
     variable = key or "the provider's own variable (or name one by api_key_env)"
-    if said.status == HTTPStatus.TOO_MANY_REQUESTS:
-        return _too_many(said, variable)
-    if said.status == HTTPStatus.PAYMENT_REQUIRED:
-        return EvaluatorMisconfigured(said.because(EMPTY.format(variable)))
-    if said.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        return EvaluatorMisconfigured(said.because(f"Look at the key in {variable}."))
-    if said.status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
-        return EvaluatorMisconfigured(said.because("Look at model and api_base in the evaluator's table."))
-    if (said.status in BLAMING or said.is_in_success) and (said.says(QUOTA) or said.says(SETUP)):
-        return EvaluatorMisconfigured(said.because("Look at model, api_base and key in the evaluator's table."))
+    if report.status == HTTPStatus.TOO_MANY_REQUESTS:
+        return _too_many(report, variable)
+    if report.status == HTTPStatus.PAYMENT_REQUIRED:
+        return EvaluatorMisconfigured(report.because(EMPTY.format(variable)))
+    if report.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return EvaluatorMisconfigured(report.because(f"Look at the key in {variable}."))
+    if report.status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
+        return EvaluatorMisconfigured(report.because("Look at model and api_base in the evaluator's table."))
+    if (report.status in BLAMING or report.is_in_success) and (report.says(QUOTA) or report.says(SETUP)):
+        return EvaluatorMisconfigured(report.because("Look at model, api_base and key in the evaluator's table."))
     return None
 
 
-def _redirected(said: _Said) -> str:
-    to = said.headers.get("location", "")
+def _redirected(report: _ErrorReport) -> str:
+    to = report.headers.get("location", "")
     where = f" to {to.partition('?')[0]:.200}" if to.isprintable() and to else ""
     return f"It redirects{where}, which is not followed: set api_base to the server's own address."
 
 
-def _too_many(said: _Said, variable: str) -> PipelineError:
-    wish_s = _wish_s(said)
-    if wish_s is None and said.says(QUOTA):
-        return EvaluatorMisconfigured(said.because(EMPTY.format(variable)))
-    return EvaluatorUnavailable(said.because(), reason="rate_limited", retry_after_s=wish_s)
+def _too_many(report: _ErrorReport, variable: str) -> PipelineError:
+    retry_after_s = _retry_after_s(report)
+    if retry_after_s is None and report.says(QUOTA):
+        return EvaluatorMisconfigured(report.because(EMPTY.format(variable)))
+    return EvaluatorUnavailable(report.because(), reason="rate_limited", retry_after_s=retry_after_s)
 
 
-def _by_status(said: _Said) -> PipelineError | None:
-    if said.status in (None, HTTPStatus.INTERNAL_SERVER_ERROR) and UNEXPECTED.search(said.words):
-        return _unexpected(said)
-    if said.status is None:
-        away = said.kinds & {"APIConnectionError", "OSError", "HTTPError", "TransportError", "ClientError"}
-        return EvaluatorUnavailable(said.because(LOOK_WHERE if said.is_unreached else "")) if away else None
-    if HTTPStatus.MULTIPLE_CHOICES <= said.status < HTTPStatus.BAD_REQUEST:
-        return EvaluatorMisconfigured(said.because(_redirected(said)))
-    if said.is_unreached:
-        return EvaluatorUnavailable(said.because(LOOK_WHERE))
-    if said.is_in_success or said.status in PASSING or said.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return EvaluatorUnavailable(said.because(), retry_after_s=_wish_s(said))
+def _by_status(report: _ErrorReport) -> PipelineError | None:
+    if report.status in (None, HTTPStatus.INTERNAL_SERVER_ERROR) and UNEXPECTED.search(report.words):
+        return _unexpected(report)
+    if report.status is None:
+        away = report.kinds & {"APIConnectionError", "OSError", "HTTPError", "TransportError", "ClientError"}
+        return EvaluatorUnavailable(report.because(LOOK_WHERE if report.is_unreached else "")) if away else None
+    if HTTPStatus.MULTIPLE_CHOICES <= report.status < HTTPStatus.BAD_REQUEST:
+        return EvaluatorMisconfigured(report.because(_redirected(report)))
+    if report.is_unreached:
+        return EvaluatorUnavailable(report.because(LOOK_WHERE))
+    if report.is_in_success or report.status in PASSING or report.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return EvaluatorUnavailable(report.because(), retry_after_s=_retry_after_s(report))
     return None
 
 
-def _unexpected(said: _Said) -> PipelineError:
+def _unexpected(report: _ErrorReport) -> PipelineError:
     """Judge a decision model's answer that litellm refused: no answer at all is the server's trouble."""
-    if NO_CONFIDENCE.search(said.words):
-        mend = "This provider must give a confidence; use a model that does, or kind 'chat'."
-        return EvaluatorMisconfigured(said.because(mend))
-    if NO_ANSWERS.search(said.words):
-        return EvaluatorUnavailable(said.because(), retry_after_s=said.retry_after_s)
-    if REFUSAL.search(said.words):
-        return EvaluationFailed("refused", said.because())
-    return InvalidAnswer(said.because())
+    if NO_CONFIDENCE.search(report.words):
+        fix = "This provider must give a confidence; use a model that does, or kind 'chat'."
+        return EvaluatorMisconfigured(report.because(fix))
+    if NO_ANSWERS.search(report.words):
+        return EvaluatorUnavailable(report.because(), retry_after_s=report.retry_after_s)
+    if REFUSAL.search(report.words):
+        return EvaluationFailed("refused", report.because())
+    return InvalidAnswer(report.because())
 
 
 def _plain_words(words: str) -> str:
     """Return a provider's sentence without litellm's prefixes and the JSON around it."""
     plain = LITELLM.sub("", words)
     try:
-        told = json.loads(plain)
+        data = json.loads(plain)
     except (ValueError, RecursionError):
         return plain
-    inner = told.get("error", told) if isinstance(told, dict) else None
+    inner = data.get("error", data) if isinstance(data, dict) else None
     message = inner.get("message") if isinstance(inner, dict) else inner
     return message if isinstance(message, str) and message else plain
 
 
-def _wish_s(said: _Said) -> float | None:
-    if said.retry_after_s is not None:
-        return said.retry_after_s
-    found = RETRY_IN.search(said.words)
+def _retry_after_s(report: _ErrorReport) -> float | None:
+    if report.retry_after_s is not None:
+        return report.retry_after_s
+    found = RETRY_IN.search(report.words)
     if found is None:
         return None
     return retry_after.believed(float(found[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0}[found[2].lower()])

@@ -52,7 +52,7 @@ async def post(url: str, *, headers: Mapping[str, str], data: bytes, reply_bytes
     # Replies are small, and what is not compressed cannot expand.
     sent = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "facetline", **headers}
     async with session.post(url, data=data, headers=sent, allow_redirects=False, proxy=_proxy(url)) as response:
-        told = {name.lower(): value for name, value in response.headers.items()}
+        fields = {name.lower(): value for name, value in response.headers.items()}
         is_read = response.status < 300 or response.status >= 400  # noqa: PLR2004 (what a redirect says is not needed)
         try:
             body = await _body(response, reply_bytes_max) if is_read else b""
@@ -61,7 +61,7 @@ async def post(url: str, *, headers: Mapping[str, str], data: bytes, reply_bytes
             raise
         if not is_read:
             response.close()
-        return HttpReply(response.status, told, body, url)
+        return HttpReply(response.status, fields, body, url)
 
 
 async def close() -> None:

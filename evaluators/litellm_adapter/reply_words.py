@@ -41,9 +41,9 @@ class ReplyRefused(Exception):
         self.status_code = _status_of(reply, found)
         self.headers = reply.headers
         self.model = model
-        told = found if found is not None else parsed(reply.body)
-        self.codes = tuple(_codes(told))
-        self.message = (_plain(reply.body) if told is None else words_of(told)) or _phrase(self.status_code)
+        given = found if found is not None else parsed(reply.body)
+        self.codes = tuple(_codes(given))
+        self.message = (_plain(reply.body) if given is None else words_of(given)) or _phrase(self.status_code)
         super().__init__(self.message)
 
 
@@ -55,10 +55,10 @@ def parsed(body: bytes) -> Any:
         return None
 
 
-def words_of(told: Any) -> str:
+def words_of(given: Any) -> str:
     """Return a refusal's words, its own before those of whoever is behind it."""
     found: list[str] = []
-    for words in _words(told, 0):
+    for words in _words(given, 0):
         plain = " ".join(words.split())
         if plain and not any(plain in each for each in found):
             found.append(plain)
@@ -67,44 +67,44 @@ def words_of(told: Any) -> str:
     return "; ".join(found)[:WORDS_CHARS_MAX]
 
 
-def _words(told: Any, depth: int) -> Iterator[str]:
+def _words(given: Any, depth: int) -> Iterator[str]:
     if depth > DEPTH_MAX:
         return
-    if isinstance(told, str):
-        inner = parsed(told.encode("utf-8", "replace")) if told.lstrip()[:1] in ("{", "[") else None
+    if isinstance(given, str):
+        inner = parsed(given.encode("utf-8", "replace")) if given.lstrip()[:1] in ("{", "[") else None
         if isinstance(inner, Mapping | list):
             yield from _words(inner, depth + 1)
         else:
-            yield told
-    elif isinstance(told, Mapping):
-        yield from _of_mapping(told, depth)
-    elif isinstance(told, Sequence) and not isinstance(told, bytes):
-        for each in told[:PARTS_MAX]:
+            yield given
+    elif isinstance(given, Mapping):
+        yield from _of_mapping(given, depth)
+    elif isinstance(given, Sequence) and not isinstance(given, bytes):
+        for each in given[:PARTS_MAX]:
             yield from _words(each, depth + 1)
 
 
-def _of_mapping(told: Mapping[str, Any], depth: int) -> Iterator[str]:
-    place = told.get("loc")
-    if isinstance(place, list) and isinstance(told.get("msg"), str):
-        yield f"{'.'.join(map(str, place))}: {told['msg']}"
+def _of_mapping(fields: Mapping[str, Any], depth: int) -> Iterator[str]:
+    place = fields.get("loc")
+    if isinstance(place, list) and isinstance(fields.get("msg"), str):
+        yield f"{'.'.join(map(str, place))}: {fields['msg']}"
         return
     for name in (*WORDED, *BEYOND):
-        if told.get(name):
-            yield from _words(told[name], depth + 1)
+        if fields.get(name):
+            yield from _words(fields[name], depth + 1)
 
 
-def _codes(told: Any, depth: int = 0) -> Iterator[str]:
+def _codes(given: Any, depth: int = 0) -> Iterator[str]:
     if depth > DEPTH_MAX:
         return
-    if isinstance(told, list):
-        for each in told[:PARTS_MAX]:
+    if isinstance(given, list):
+        for each in given[:PARTS_MAX]:
             yield from _codes(each, depth + 1)
-    elif isinstance(told, Mapping):
+    elif isinstance(given, Mapping):
         for name in CODED:
-            if isinstance(told.get(name), str | int) and not isinstance(told[name], bool):
-                yield str(told[name])
+            if isinstance(given.get(name), str | int) and not isinstance(given[name], bool):
+                yield str(given[name])
         for name in ("error", "errors", "detail", "details", *BEYOND):
-            yield from _codes(told.get(name), depth + 1)
+            yield from _codes(given.get(name), depth + 1)
 
 
 def _plain(body: bytes) -> str:

@@ -18,13 +18,13 @@ def seconds(headers: Mapping[str, str], *, now: datetime) -> float | None:
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return believed(milliseconds / 1000)
-    told = headers.get("retry-after")
-    if told is None:
+    message = headers.get("retry-after")
+    if message is None:
         return None
-    number = _number(told)
+    number = _number(message)
     if number is not None:
         return believed(number)
-    until, since = _date(told), _date(headers.get("date")) or now
+    until, since = _date(message), _date(headers.get("date")) or now
     return None if until is None else believed((until - since).total_seconds())
 
 
@@ -33,14 +33,14 @@ def believed(told_s: float) -> float:
     return min(max(told_s, 0.0), RETRY_AFTER_MAX_S)
 
 
-def _number(told: str | None) -> float | None:
-    found = re.fullmatch(r"\s*(-?\d{1,15}(?:\.\d{0,15})?)\s*s?\s*", told or "")
+def _number(message: str | None) -> float | None:
+    found = re.fullmatch(r"\s*(-?\d{1,15}(?:\.\d{0,15})?)\s*s?\s*", message or "")
     return float(found[1]) if found else None
 
 
-def _date(told: str | None) -> datetime | None:
+def _date(message: str | None) -> datetime | None:
     try:
-        found = parsedate_to_datetime(told or "")
+        found = parsedate_to_datetime(message or "")
     except (ValueError, OverflowError):
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)

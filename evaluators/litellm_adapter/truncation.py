@@ -56,9 +56,9 @@ def fit(body: str, *, tokens_max: int, policy: str) -> Fitted:
     if len(data) <= tokens_max * BYTES_PER_TOKEN:
         return Fitted(body)
     if policy == FAIL:
-        mend = f"long_body = '{HEAD_TAIL}' cuts such bodies, context_tokens says how much the model takes"
+        fix = f"long_body = '{HEAD_TAIL}' cuts such bodies, context_tokens says how much the model takes"
         about = f"about {-(-len(data) // BYTES_PER_TOKEN)} tokens, {max(tokens_max, 0)} are left for it"
-        raise EvaluationFailed("too_long", f"The body is too long: {about} ({mend}).")
+        raise EvaluationFailed("too_long", f"The body is too long: {about} ({fix}).")
     return _cut(data, max(int(tokens_max * BYTES_PER_TOKEN * MARGIN), 0))
 
 

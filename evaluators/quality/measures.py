@@ -43,7 +43,7 @@ class OptionMeasure:
     """One option: `n` labels, `said` answers; of the labels found (recall), of the answers right (precision)."""
 
     n: int
-    said: int
+    predicted: int
     precision: float | None
     recall: float | None
     f1: float | None
@@ -94,12 +94,12 @@ class Difference:
 @dataclass(frozen=True, slots=True)
 class _Pair:
     label: str
-    said: str
+    predicted: str
     confidence: float | None
 
     @property
     def right(self) -> bool:
-        return self.label == self.said
+        return self.label == self.predicted
 
 
 def measure(question: Question, judged: Sequence[Judged]) -> Measured:
@@ -206,16 +206,16 @@ def _bins(confident: Sequence[tuple[float, bool]]) -> tuple[Bin, ...]:
 
 def _option(name: str, pairs: Sequence[_Pair]) -> OptionMeasure:
     labelled = sum(pair.label == name for pair in pairs)
-    said = sum(pair.said == name for pair in pairs)
-    both = sum(pair.label == name == pair.said for pair in pairs)
-    f1 = 2 * both / (labelled + said) if labelled + said else None
-    return OptionMeasure(labelled, said, _share(both, said), _share(both, labelled), f1)
+    found = sum(pair.predicted == name for pair in pairs)
+    both = sum(pair.label == name == pair.predicted for pair in pairs)
+    f1 = 2 * both / (labelled + found) if labelled + found else None
+    return OptionMeasure(labelled, found, _share(both, found), _share(both, labelled), f1)
 
 
 def _confusion(question: Question, pairs: Sequence[_Pair]) -> dict[str, dict[str, int]]:
-    counts = Counter((pair.label, pair.said) for pair in pairs)
+    counts = Counter((pair.label, pair.predicted) for pair in pairs)
     known = names(question)
-    rows = {label: {said: counts[label, said] for said in known if counts[label, said]} for label in known}
+    rows = {label: {given: counts[label, given] for given in known if counts[label, given]} for label in known}
     return {label: row for label, row in rows.items() if row}
 
 

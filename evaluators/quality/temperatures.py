@@ -39,8 +39,8 @@ def read(folder: Path) -> dict[str, Calibration]:
         return _fits.validate_json(text)
     except ValidationError as error:
         first = str(error).split("\n", 1)[0]
-        mend = "fit again with 'facetline evaluate --fit-temperature --write', or delete the file"
-        raise InvalidDefinition([f"{path} is damaged ({first}); {mend}"]) from error
+        fix = "fit again with 'facetline evaluate --fit-temperature --write', or delete the file"
+        raise InvalidDefinition([f"{path} is damaged ({first}); {fix}"]) from error
 
 
 def write(folder: Path, fitted: Mapping[str, Calibration]) -> Path:
@@ -52,8 +52,8 @@ def write(folder: Path, fitted: Mapping[str, Calibration]) -> Path:
     """
     path = folder / FILE
     together = {**read(folder), **fitted}
-    told = {name: together[name].model_dump(mode="json") for name in sorted(together)}
+    fields = {name: together[name].model_dump(mode="json") for name in sorted(together)}
     draft = path.with_name(f".{FILE}.{os.getpid()}")
-    draft.write_text(json.dumps(told, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    draft.write_text(json.dumps(fields, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     draft.replace(path)
     return path

@@ -65,11 +65,11 @@ class Recorded:
         line = self._by.key.get(key) or self._by.body.get(_digest(body))
         if line is None:
             raise EvaluationFailed("evaluator_error", f"{self._name} has no answers for key '{key}' nor for its body.")
-        told = json.loads(line)
-        answers = facet_values.answers_of(told["answers"])
-        for name, value in told["answers"].items():
+        data = json.loads(line)
+        answers = facet_values.answers_of(data["answers"])
+        for name, value in data["answers"].items():
             _check_level(name, value, questions.get(name))
-        source = told.get("confidence_source", self._source)
+        source = data.get("confidence_source", self._source)
         confident = any(answer.confidence is not None for answer in answers.values())
         return Evaluated(answers, KIND, source if confident else None)
 
@@ -112,12 +112,12 @@ def _read_lines(path: Path, file: BinaryIO) -> _Recording:
 
 
 def _take(found: _Recording, line: bytes) -> None:
-    told = _checked(_parsed(line))
-    kept = json.dumps({name: told[name] for name in ("answers", "confidence_source") if name in told}).encode()
-    if "key" in told:
-        known = found.key.setdefault(told["key"], kept)
+    given = _checked(_parsed(line))
+    kept = json.dumps({name: given[name] for name in ("answers", "confidence_source") if name in given}).encode()
+    if "key" in given:
+        known = found.key.setdefault(given["key"], kept)
     else:
-        known = found.body.setdefault(_digest(told["body"]), kept)
+        known = found.body.setdefault(_digest(given["body"]), kept)
     if known is not kept:
         raise _Damaged("an earlier line is about the same document; keep one of them")
 
@@ -137,25 +137,25 @@ def _refuse_constant(name: str) -> Any:
     raise _Damaged(f"{name} is no number in JSON; mend or delete the line")
 
 
-def _checked(told: Any) -> dict[str, Any]:
+def _checked(given: Any) -> dict[str, Any]:
     """Return a line that has one subject and answers that are facet values."""
-    if not isinstance(told, dict):
+    if not isinstance(given, dict):
         raise _Damaged('it is not a JSON object; write {"body": "…", "answers": {…}}')
-    for name in told:
+    for name in given:
         if name not in LINE_KEYS:
             raise _Damaged(f"unknown key '{name}'{nearest(name, LINE_KEYS)}; a line has {_listed(LINE_KEYS)}")
-    if ("body" in told) == ("key" in told):
+    if ("body" in given) == ("key" in given):
         raise _Damaged('it must have either "body" or "key"')
     for name in ("body", "key", "confidence_source"):
-        if name in told and not (isinstance(told[name], str) and told[name]):
+        if name in given and not (isinstance(given[name], str) and given[name]):
             raise _Damaged(f'"{name}" must be text that is not empty')
-    if not isinstance(told.get("answers"), dict):
+    if not isinstance(given.get("answers"), dict):
         raise _Damaged('"answers" must be an object: question id to facet value')
     try:
-        facet_values.answers_of(told["answers"])
+        facet_values.answers_of(given["answers"])
     except facet_values.NotAFacetValue as error:
         raise _Damaged(str(error)) from error
-    return told
+    return given
 
 
 def _check_level(name: str, value: Mapping[str, Any], question: Question | None) -> None:

@@ -101,7 +101,7 @@ def encode(call: Call, questions: Mapping[str, Question]) -> str:
     Raises:
         ValueError: a part is no JSON or no Unicode, which the answer validator would have refused.
     """
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "key": call.key,
         "body": call.body,
         "evaluator": {
@@ -110,21 +110,21 @@ def encode(call: Call, questions: Mapping[str, Question]) -> str:
             "fingerprint": call.asker.fingerprint,
         },
     }
-    said = call.evaluated
-    if said is not None:
-        told["answers"] = public_form(questions, said.answers)
+    found = call.evaluated
+    if found is not None:
+        fields["answers"] = public_form(questions, found.answers)
         parts = {
-            "confidence_source": said.confidence_source,
-            "model": said.model,
-            "usage": said.usage,
-            "cost_usd": said.cost_usd,
-            "notes": said.notes,
+            "confidence_source": found.confidence_source,
+            "model": found.model,
+            "usage": found.usage,
+            "cost_usd": found.cost_usd,
+            "notes": found.notes,
         }
-        told.update({name: value for name, value in parts.items() if value is not None})
-    told["latency_ms"] = round(call.latency_ms, 3)
+        fields.update({name: value for name, value in parts.items() if value is not None})
+    fields["latency_ms"] = round(call.latency_ms, 3)
     if call.error is not None:
-        told["error"] = {"reason": call.error.reason, "message": public(call.error.message)}
-    return json.dumps(told, ensure_ascii=False, allow_nan=False)
+        fields["error"] = {"reason": call.error.reason, "message": public(call.error.message)}
+    return json.dumps(fields, ensure_ascii=False, allow_nan=False)
 
 
 def public(message: str) -> str:
@@ -139,24 +139,24 @@ def decode(line: bytes) -> Call:
         InvalidRecording: the line is damaged.
     """
     try:
-        told = json.loads(line, parse_constant=_refuse_constant, object_pairs_hook=_once)
+        data = json.loads(line, parse_constant=_refuse_constant, object_pairs_hook=_once)
     except InvalidRecording:
         raise
     except (ValueError, RecursionError) as error:
         raise InvalidRecording(f"it is not one JSON object ({str(error)[:200]})") from error
-    if not isinstance(told, dict):
+    if not isinstance(data, dict):
         raise InvalidRecording("it is not a JSON object")
-    unknown = [name for name in told if name not in LINE_KEYS]
+    unknown = [name for name in data if name not in LINE_KEYS]
     if unknown:
         raise InvalidRecording(f"unknown member '{unknown[0][:80]}'; a call has {', '.join(LINE_KEYS)}")
-    asker = _part(told, "evaluator", dict)
+    asker = _part(data, "evaluator", dict)
     return Call(
-        key=_part(told, "key", str),
-        body=_part(told, "body", str),
+        key=_part(data, "key", str),
+        body=_part(data, "body", str),
         asker=Asker(*(_part(asker, name, str) for name in ("kind", "model", "fingerprint"))),
-        latency_ms=_milliseconds(told),
-        evaluated=_evaluated(told),
-        error=_problem(told),
+        latency_ms=_milliseconds(data),
+        evaluated=_evaluated(data),
+        error=_problem(data),
     )
 
 
@@ -297,9 +297,9 @@ def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _milliseconds(told: Mapping[str, Any]) -> float:
+def _milliseconds(fields: Mapping[str, Any]) -> float:
     """Return what a call took; a hand may have written any number."""
-    value = _part(told, "latency_ms", (int, float))
+    value = _part(fields, "latency_ms", (int, float))
     if not 0 <= value <= MILLISECONDS_MAX:
         raise InvalidRecording(f"'latency_ms' is from 0 to {MILLISECONDS_MAX}")
     return float(value)
@@ -309,18 +309,18 @@ def _refuse_constant(name: str) -> Any:
     raise InvalidRecording(f"{name} is no number in JSON")
 
 
-def _part(told: Mapping[str, Any], name: str, kind: type | tuple[type, ...]) -> Any:
-    value = told.get(name)
+def _part(fields: Mapping[str, Any], name: str, kind: type | tuple[type, ...]) -> Any:
+    value = fields.get(name)
     if not isinstance(value, kind) or isinstance(value, bool):
         raise InvalidRecording(f"'{name}' is missing or of another type")
     return value
 
 
-def _evaluated(told: Mapping[str, Any]) -> Evaluated | None:
-    if "answers" not in told:
+def _evaluated(fields: Mapping[str, Any]) -> Evaluated | None:
+    if "answers" not in fields:
         return None
     try:
-        answers = facet_values.answers_of(_part(told, "answers", dict))
+        answers = facet_values.answers_of(_part(fields, "answers", dict))
     except facet_values.NotAFacetValue as error:
         raise InvalidRecording(str(error)) from error
     kinds: dict[str, type | tuple[type, ...]] = {
@@ -329,14 +329,14 @@ def _evaluated(told: Mapping[str, Any]) -> Evaluated | None:
         "cost_usd": (int, float),
         "notes": dict,
     }
-    parts = {name: None if told.get(name) is None else _part(told, name, kind) for name, kind in kinds.items()}
-    return Evaluated(answers, _part(told, "model", str), **parts)
+    parts = {name: None if fields.get(name) is None else _part(fields, name, kind) for name, kind in kinds.items()}
+    return Evaluated(answers, _part(fields, "model", str), **parts)
 
 
-def _problem(told: Mapping[str, Any]) -> Problem | None:
-    if "error" not in told:
-        if "answers" not in told:
+def _problem(fields: Mapping[str, Any]) -> Problem | None:
+    if "error" not in fields:
+        if "answers" not in fields:
             raise InvalidRecording("it has neither answers nor an error")
         return None
-    error = _part(told, "error", dict)
+    error = _part(fields, "error", dict)
     return Problem(_part(error, "reason", str), _part(error, "message", str))

@@ -172,8 +172,8 @@ def _document(found: Mapping[str, Any], offset: int) -> ToolReply:
     content |= {"answers": answers, "state": state, "note": rendering.UNTRUSTED_BODY, "body": part}
     content |= {"body_chars": len(body), "next_offset": following}
     reason = f" ({found['reason']})" if found["reason"] else ""
-    said = "  ".join(rendering.answer_text(name, value) for name, value in answers.items()) or "none"
-    lines = [f"{uri}  {found['status']}{reason}  version {found['version']}", f"answers: {said}"]
+    message = "  ".join(rendering.answer_text(name, value) for name, value in answers.items()) or "none"
+    lines = [f"{uri}  {found['status']}{reason}  version {found['version']}", f"answers: {message}"]
     if state:
         lines.append(f"fields: {rendering.state_text(state)}" + ("" if is_whole else " … cut"))
     lines.append(rendering.fenced(part))

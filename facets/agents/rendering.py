@@ -38,23 +38,23 @@ def answer(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return a facet value (DESIGN §8) as hits have it: `value`, and `confidence` where there is one."""
     match value["type"]:
         case "choice":
-            said: dict[str, Any] = {"value": value["choice"]}
+            fields: dict[str, Any] = {"value": value["choice"]}
         case "boolean":
-            said = {"value": value["value"]}
+            fields = {"value": value["value"]}
             if value["probability"] is not None:
-                said["probability"] = value["probability"]
+                fields["probability"] = value["probability"]
         case _:
-            said = {"value": value["level"], "score": value["score"]}
+            fields = {"value": value["level"], "score": value["score"]}
     confidence = value.get("confidence")
-    return said if confidence is None else {**said, "confidence": confidence}
+    return fields if confidence is None else {**fields, "confidence": confidence}
 
 
-def answer_text(name: str, said: Mapping[str, Any]) -> str:
+def answer_text(name: str, fields: Mapping[str, Any]) -> str:
     """Return one answer: `topic=billing 0.93`. Numbers are rounded down, so that 1.00 is only ever a full one."""
-    value = said["value"]
+    value = fields["value"]
     if isinstance(value, bool):
         value = "yes" if value else "no"
-    beside = said.get("confidence")
+    beside = fields.get("confidence")
     return f"{name}={value}" if beside is None else f"{name}={value} {_down(beside)}"
 
 
@@ -82,7 +82,7 @@ def hit_line(shown: Mapping[str, Any]) -> str:
     """Return a hit as a line of at most 200 characters; a longer uri stays whole, for it is the handle."""
     flags = [] if shown["status"] == "indexed" else [f"({shown['status']})"]
     flags += ["(outdated)"] if shown.get("outdated") else []
-    answers = [answer_text(name, said) for name, said in shown["answers"].items()]
+    answers = [answer_text(name, given) for name, given in shown["answers"].items()]
     own = [f"{name}: {_field(value)}" for name, value in (shown.get("state") or {}).items() if value is not None]
     return line(shown["uri"], [*flags, *answers, *own])
 

@@ -21,7 +21,7 @@ class ToolReply:
 def refused(error: errors.PipelineError) -> ToolReply:
     """Return an error as a reply."""
     code = getattr(error, "code", None) or getattr(error, "reason", None) or type(error).__name__
-    message = public_messages.said(error)
+    message = public_messages.message_of(error)
     content: dict[str, Any] = {"error": str(code), "message": message}
     allowed = getattr(error, "allowed", ())
     if allowed:

@@ -81,7 +81,7 @@ class _Handlers:
             toolbox = await self._toolbox_of(context)
             return types.ListToolsResult(tools=[tool_of(tool) for tool in await toolbox.tools()])
         except errors.PipelineError as error:
-            raise MCPError(types.INTERNAL_ERROR, public_messages.said(error)) from error
+            raise MCPError(types.INTERNAL_ERROR, public_messages.message_of(error)) from error
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         reply = await self._run(context, params.name, params.arguments)

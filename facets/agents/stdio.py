@@ -48,7 +48,7 @@ async def serve(toolbox: Toolbox, *, look_every_s: float = LOOK_EVERY_S) -> None
 
     async def changed() -> None:
         await bus.publish(ToolsListChanged())
-        await sessions.tell()
+        await sessions.notify()
 
     watching = asyncio.create_task(watch(toolbox, changed, look_every_s), name="watch tools")
     pending = Pending()
@@ -87,6 +87,6 @@ class _Sessions:
         if context.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS:
             self._session = context.session
 
-    async def tell(self) -> None:
+    async def notify(self) -> None:
         if self._session is not None:
             await self._session.send_tool_list_changed()

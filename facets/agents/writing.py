@@ -55,10 +55,10 @@ async def _written(source: Source, collection: str, reply: Mapping[str, Any]) ->
             await source.known(collection, reply["token"])
         except errors.TransientError:
             notes.append("searches do not know it yet")
-    said = [f"version {reply['version']}"] if "version" in reply else []
+    message = [f"version {reply['version']}"] if "version" in reply else []
     shown["uri"] = display.handle(reply["uri"])
     status = [reply["status"]] if "status" in reply else []
-    return ToolReply("  ".join([shown["uri"], *said, *status, *notes]), shown)
+    return ToolReply("  ".join([shown["uri"], *message, *status, *notes]), shown)
 
 
 async def reindex(source: Source, tool: Tool, given: Mapping[str, Any]) -> ToolReply:
@@ -80,8 +80,8 @@ async def reindex(source: Source, tool: Tool, given: Mapping[str, Any]) -> ToolR
     )
     if given.get("dry_run"):
         plan = await source.reindex(request, dry_run=True)
-        said = "  ".join(f"{name} {'not known' if value is None else value}" for name, value in plan.items())
-        return ToolReply(f"nothing was started: {said}", dict(plan))
+        message = "  ".join(f"{name} {'not known' if value is None else value}" for name, value in plan.items())
+        return ToolReply(f"nothing was started: {message}", dict(plan))
     return _job(await source.reindex(request, dry_run=False))
 
 

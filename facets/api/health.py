@@ -29,8 +29,8 @@ async def readyz(call: Call) -> Response:
     seen = await _may_see(call, needed=verbose)
     if level == "failed":
         raise Problem("not-ready", _said(checks) if seen else "not yet, or no longer", checks=shown if seen else None)
-    told = {"checks": shown} if seen else {}
-    return replies.json_reply({"status": "ready" if level == "ok" else level, **told})
+    message = {"checks": shown} if seen else {}
+    return replies.json_reply({"status": "ready" if level == "ok" else level, **message})
 
 
 async def metrics(call: Call) -> Response:

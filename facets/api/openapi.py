@@ -39,7 +39,7 @@ _REPLY_HEADERS = {
 
 def operation(declared: Declared) -> dict[str, Any]:
     """Return what FastAPI is given as a route's `openapi_extra`."""
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "operationId": declared.name,
         "parameters": [*_path(declared), *_query(declared), *_headers(declared)],
         "responses": {**_replies(declared), **_problems(declared)},
@@ -47,8 +47,8 @@ def operation(declared: Declared) -> dict[str, Any]:
     }
     if declared.body is not None:
         content = {"application/json": {"schema": _reference(declared.body)}}
-        said["requestBody"] = {"required": declared.body_needed, "content": content}
-    return said
+        fields["requestBody"] = {"required": declared.body_needed, "content": content}
+    return fields
 
 
 def components(routes: Iterable[Declared]) -> dict[str, Any]:
@@ -105,11 +105,11 @@ def _query(declared: Declared) -> Iterable[dict[str, Any]]:
         return
     for name, schema in declared.parameters.model_json_schema().get("properties", {}).items():
         shown = {key: value for key, value in schema.items() if key not in {"title", "description"}}
-        said = {"name": name, "in": "query", "required": False, "description": schema.get("description", "")}
+        fields = {"name": name, "in": "query", "required": False, "description": schema.get("description", "")}
         if shown.get("type") == "object":
-            yield {**said, "style": "form", "explode": True, "schema": {"$ref": _REF.format(model=schema["title"])}}
+            yield {**fields, "style": "form", "explode": True, "schema": {"$ref": _REF.format(model=schema["title"])}}
         else:
-            yield {**said, "schema": _without_null(shown)}
+            yield {**fields, "schema": _without_null(shown)}
 
 
 def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,16 +142,16 @@ _REPLY_TEXTS = {200: "As asked", 202: "Accepted; more to come", 304: "As before:
 
 
 def _reply(status: int, by_media: Mapping[str, type[BaseModel] | None]) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "description": _REPLY_TEXTS[status],
         "headers": {name: _header(text) for name, text in _REPLY_HEADERS.items()},
     }
     if by_media:
-        said["content"] = {
+        fields["content"] = {
             media: {"schema": _plain(media) if model is None else _reference(model)}
             for media, model in by_media.items()
         }
-    return said
+    return fields
 
 
 def _plain(media: str) -> dict[str, str]:

@@ -103,7 +103,7 @@ def of_error(error: errors.PipelineError, *, missing: str = "not-found") -> Prob
     name = missing if isinstance(error, errors.NotFound) else next(found, "internal-error")
     if name == "internal-error":
         return Problem(name, FAILED)
-    return Problem(name, public_messages.said(error))
+    return Problem(name, public_messages.message_of(error))
 
 
 FAILED = "the request could not be answered; the server's log says why"
@@ -139,13 +139,13 @@ def _of_query(error: errors.InvalidQuery) -> Problem:
         error.code if error.code in KINDS else "invalid-query",
         error.message,
         allowed=allowed or None,
-        nearest=_nearest_said(error.message, allowed),
+        nearest=_nearest_in(error.message, allowed),
         line=getattr(error, "line", None),
         column=getattr(error, "column", None),
     )
 
 
-def _nearest_said(message: str, allowed: list[str]) -> str | None:
+def _nearest_in(message: str, allowed: list[str]) -> str | None:
     """Return the name that the message suggests, so that text and member never differ."""
     _, suggested, rest = message.partition("(did you mean '")
     name = rest.partition("'?)")[0]

@@ -54,10 +54,10 @@ def add_link(headers: MutableHeaders, address: str, relation: str) -> None:
 
 
 def _tag(value: Mapping[str, Any]) -> str:
-    said = {key: each for key, each in value.items() if key not in {"took_ms", "token"}}
-    if isinstance(said.get("as_of"), Mapping):
-        said["as_of"] = {key: each for key, each in said["as_of"].items() if key != "token"}
-    return f'W/"{hashlib.sha256(problems.encoded(said)).hexdigest()[:32]}"'
+    fields = {key: each for key, each in value.items() if key not in {"took_ms", "token"}}
+    if isinstance(fields.get("as_of"), Mapping):
+        fields["as_of"] = {key: each for key, each in fields["as_of"].items() if key != "token"}
+    return f'W/"{hashlib.sha256(problems.encoded(fields)).hexdigest()[:32]}"'
 
 
 def _has(request: Request, tag: str) -> bool:

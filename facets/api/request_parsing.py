@@ -91,7 +91,7 @@ def _checked(model: type[Model], values: Mapping[str, Any]) -> Model:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise Problem("invalid-parameter", f"parameter '{place}': {said(first['msg'])}") from None
+        raise Problem("invalid-parameter", f"parameter '{place}': {problem_text(first['msg'])}") from None
 
 
 async def json_object(request: Request, *, needed: bool = True) -> dict[str, Any]:
@@ -122,10 +122,10 @@ def checked_body(model: type[Model], values: Mapping[str, Any]) -> Model:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         place = ".".join(str(part) for part in first["loc"][:1]) or "the body"
-        raise Problem("invalid-request", f"{place}: {said(first['msg'])}") from None
+        raise Problem("invalid-request", f"{place}: {problem_text(first['msg'])}") from None
 
 
-def said(message: str) -> str:
+def problem_text(message: str) -> str:
     """Return what pydantic says, as we say it."""
     return message.removeprefix("Value error, ")[:300]
 

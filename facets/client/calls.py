@@ -158,27 +158,27 @@ def error_of(reply: Reply) -> errors.PipelineError:
     """Return a problem (RFC 9457) as the error that it was on the server."""
     problem = _problem(reply)
     name = str(problem.get("type", "")).rsplit("/", 1)[-1]
-    said = str(problem.get("detail") or problem.get("title") or _shown(reply))
+    message = str(problem.get("detail") or problem.get("title") or _shown(reply))
     reason = problem.get("reason")
     if isinstance(reason, str) and name in _REFUSED:
-        return errors.InvalidEvent(reason, said)
+        return errors.InvalidEvent(reason, message)
     if name in _OTHERS:
-        return _OTHERS[name](said)
+        return _OTHERS[name](message)
     if name in _QUERIES or name in _PLACED:
-        return _query(name, said, problem)
+        return _query(name, message, problem)
     if name.endswith("not-found") or (not problem and reply.status == HTTPStatus.NOT_FOUND):
-        return errors.NotFound(said)
+        return errors.NotFound(message)
     if name and HTTPStatus.BAD_REQUEST <= reply.status < HTTPStatus.INTERNAL_SERVER_ERROR:
-        return _query(name, said, problem)
-    return errors.ServerUnavailable(said)
+        return _query(name, message, problem)
+    return errors.ServerUnavailable(message)
 
 
-def _query(name: str, said: str, problem: Mapping[str, Any]) -> errors.InvalidQuery:
+def _query(name: str, message: str, problem: Mapping[str, Any]) -> errors.InvalidQuery:
     listed = problem.get("allowed") or problem.get("known") or ()
     allowed = tuple(str(each) for each in listed) if isinstance(listed, list) else ()
     if name in _PLACED:
-        return _PLACED[name](said, allowed=allowed, line=problem.get("line"), column=problem.get("column"))
-    error = _QUERIES.get(name, errors.InvalidQuery)(said)
+        return _PLACED[name](message, allowed=allowed, line=problem.get("line"), column=problem.get("column"))
+    error = _QUERIES.get(name, errors.InvalidQuery)(message)
     error.allowed, error.code = allowed, name
     return error
 
@@ -197,11 +197,11 @@ def _shown(reply: Reply) -> str:
 
 
 def _retry_after_s(reply: Reply) -> float | None:
-    said = reply.headers.get("retry-after", "").strip()
-    if said.isdecimal():
-        return float(said[:9])
+    message = reply.headers.get("retry-after", "").strip()
+    if message.isdecimal():
+        return float(message[:9])
     try:
-        return max(0.0, (parsedate_to_datetime(said) - datetime.now(UTC)).total_seconds())
+        return max(0.0, (parsedate_to_datetime(message) - datetime.now(UTC)).total_seconds())
     except (TypeError, ValueError):
         return None
 

@@ -54,8 +54,8 @@ class Letters:
         _check(visitor)
         letter = await self._node.dead_letter(visitor.caller, request.path_params["id"])
         waits = letter["state"] in {"open", "redriving"}
-        said = STATES.get(letter["state"], letter["state"])
-        return self._site.render(request, "dead_letter.html", visitor, letter=letter, waits=waits, said=said)
+        message = STATES.get(letter["state"], letter["state"])
+        return self._site.render(request, "dead_letter.html", visitor, letter=letter, waits=waits, said=message)
 
     async def redrive(self, request: Request, visitor: Visitor) -> Response:
         """Send a letter again and show what became of it."""

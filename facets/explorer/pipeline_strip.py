@@ -8,7 +8,7 @@ from facetline.facets.explorer import formatting
 
 # In the order in which they are drawn; deleted documents are not there for a reader.
 STATUSES = ("indexed", "pending", "failed", "empty")
-_SAID = {"indexed": "answered", "pending": "being asked", "failed": "failed", "empty": "blank"}
+_LABELS = {"indexed": "answered", "pending": "being asked", "failed": "failed", "empty": "blank"}
 # A state in which pending documents are not being asked about, and nothing else says so.
 _ABSENT = "absent"
 _EVALUATOR = {
@@ -28,7 +28,7 @@ class Part:
     """One status: where its piece of the line begins and how long it is, 0 to 100."""
 
     status: str
-    said: str
+    label: str
     count: int
     start: float
     share: float
@@ -48,7 +48,7 @@ class Strip:
     evaluator: str
     model: str
     state: str
-    state_said: str
+    state_label: str
     why: str
     warning: str
     spend: str
@@ -64,7 +64,7 @@ def parts(counts: Mapping[str, int]) -> list[Part]:
     for status in STATUSES:
         number = counts.get(status, 0)
         share = round(100 * number / total, 2) if total else 0.0
-        found.append(Part(status, _SAID[status], number, start, share))
+        found.append(Part(status, _LABELS[status], number, start, share))
         start = round(start + share, 2)
     return found
 
@@ -76,7 +76,7 @@ def strip(given: Mapping[str, Any]) -> Strip:
     oldest = given.get("oldest_pending_s")
     evaluator = given["evaluator"]
     absent = evaluator["state"] == _ABSENT
-    found = [replace(part, said="waiting") if absent and part.status == "pending" else part for part in parts(counts)]
+    found = [replace(part, label="waiting") if absent and part.status == "pending" else part for part in parts(counts)]
     spend = given["spend"]
     events = given["lag"].get("events") or 0
     moving = bool(waiting or events)
@@ -91,7 +91,7 @@ def strip(given: Mapping[str, Any]) -> Strip:
         evaluator=evaluator["name"],
         model=evaluator.get("model") or evaluator.get("kind") or "",
         state=evaluator["state"],
-        state_said=_EVALUATOR.get(evaluator["state"], evaluator["state"]),
+        state_label=_EVALUATOR.get(evaluator["state"], evaluator["state"]),
         why="" if absent else evaluator.get("said") or "",
         warning=_warning(waiting, oldest, evaluator.get("said")) if absent else "",
         spend=_spend(spend.get("usd"), spend.get("usd_max")),
@@ -108,10 +108,10 @@ def _warning(waiting: int, oldest_s: float | None, way_out: str | None) -> str:
 
 
 def _reasons(failed: Mapping[str, int]) -> list[str]:
-    said = [reason.replace("_", " ") for reason in failed]
-    if len(said) == 1:
-        return said
-    return [f"{formatting.count(number)} {each}" for each, number in zip(said, failed.values(), strict=True)]
+    lines = [reason.replace("_", " ") for reason in failed]
+    if len(lines) == 1:
+        return lines
+    return [f"{formatting.count(number)} {each}" for each, number in zip(lines, failed.values(), strict=True)]
 
 
 def _spend(usd: float | None, most: float | None) -> str:

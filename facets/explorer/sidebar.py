@@ -83,8 +83,8 @@ def _facet(asked: Asked, question: Question, reply: dict[str, Any]) -> Facet:
     missing = _missing(asked, name, reply["missing"]["count"], most)
     clear = asked.with_values(name, ()).address() if name in asked.facets else None
     reasons = [
-        f"{formatting.count(reply['missing'][reason])} {said}"
-        for reason, said in REASONS.items()
+        f"{formatting.count(reply['missing'][reason])} {given}"
+        for reason, given in REASONS.items()
         if reply["missing"].get(reason)
     ]
     return Facet(

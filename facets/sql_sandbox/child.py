@@ -228,8 +228,8 @@ def _encoded(row: Sequence[Any], columns: Sequence[dict[str, str]]) -> bytes:
             if len(_encode(cell).encode()) > limits.CELL_BYTES_MAX:
                 raise _too_large(column["name"])
         if len(whole) > limits.ROW_BYTES_MAX:
-            said = f"a row has {len(whole):,} bytes, at most {limits.ROW_BYTES_MAX:,} are taken"
-            raise statement.Refusal(said, "sql-too-large")
+            message = f"a row has {len(whole):,} bytes, at most {limits.ROW_BYTES_MAX:,} are taken"
+            raise statement.Refusal(message, "sql-too-large")
     return whole
 
 
@@ -247,23 +247,23 @@ def _failure(error: "duckdb.Error", text: str) -> bytes:
         return _error("sql-too-large", _MEMORY)
     if isinstance(error, duckdb.PermissionException):
         return _error("sql-not-read-only", "files and settings are out of reach: SELECT from the tables only")
-    said = str(error)
+    detail = str(error)
     try:
-        told = json.loads(said[said.index("{") :])
+        data = json.loads(detail[detail.index("{") :])
     except ValueError:
-        return _error("sql-error", said)
-    message = str(told.get("exception_message", said))
+        return _error("sql-error", detail)
+    message = str(data.get("exception_message", detail))
     if "expression depth" in message:
         return _error("sql-too-large", "the statement is nested too deeply")
     more: dict[str, Any] = {}
-    if str(told.get("position", "")).isdigit():
+    if str(data.get("position", "")).isdigit():
         raw = text.encode()
-        before = raw[: int(told["position"])].decode(errors="ignore")
+        before = raw[: int(data["position"])].decode(errors="ignore")
         if "Referenced column" in message:
-            message += _column_hint(raw[int(told["position"]) :].decode(errors="ignore"))
+            message += _column_hint(raw[int(data["position"]) :].decode(errors="ignore"))
         more = {"line": before.count("\n") + 1, "column": len(before) - (before.rfind("\n") + 1) + 1}
-    if told.get("candidates"):
-        more["allowed"] = [each.strip() for each in str(told["candidates"]).split(",")][:20]
+    if data.get("candidates"):
+        more["allowed"] = [each.strip() for each in str(data["candidates"]).split(",")][:20]
     return _error("sql-error", message, **more)
 
 

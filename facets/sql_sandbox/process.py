@@ -149,9 +149,9 @@ def _left(ends_s: float) -> float:
     return max(0.0, ends_s - time.monotonic())
 
 
-def _error(told: Mapping[str, Any]) -> errors.InvalidQuery:
-    kind = _ERRORS.get(str(told.get("code")), errors.SqlFailed)
-    message, allowed = str(told.get("message")), [str(each) for each in told.get("allowed", ())]
+def _error(fields: Mapping[str, Any]) -> errors.InvalidQuery:
+    kind = _ERRORS.get(str(fields.get("code")), errors.SqlFailed)
+    message, allowed = str(fields.get("message")), [str(each) for each in fields.get("allowed", ())]
     if kind is errors.SqlFailed:
-        return errors.SqlFailed(message, allowed=allowed, line=told.get("line"), column=told.get("column"))
+        return errors.SqlFailed(message, allowed=allowed, line=fields.get("line"), column=fields.get("column"))
     return kind(message, allowed=allowed)

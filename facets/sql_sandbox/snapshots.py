@@ -116,14 +116,14 @@ class Snapshots:
         making = self._making
         if making is None or making.done():
             making = self._making = asyncio.create_task(self._make(known), name="sql: snapshot")
-            making.add_done_callback(self._heard)
+            making.add_done_callback(self._log_failure)
         left_s = max(0.0, ends_s - time.monotonic())
         old = known is None or time.monotonic() - known.looked_s > OLD_MAX_S
         await asyncio.wait({making}, timeout=left_s if old else min(REFRESH_WAIT_S, left_s))
         if old and self._failure is not None:
             raise self._failure
 
-    def _heard(self, making: "asyncio.Task[None]") -> None:
+    def _log_failure(self, making: "asyncio.Task[None]") -> None:
         self._failure = None if making.cancelled() else making.exception()
 
     async def _make(self, known: Snapshot | None) -> None:

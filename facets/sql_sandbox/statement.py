@@ -87,7 +87,7 @@ def check(connection: "duckdb.DuckDBPyConnection", text: str, params: Mapping[st
     try:
         statements = connection.extract_statements(text)
     except duckdb.ParserException as error:
-        if any(said in str(error) for said in _CHANGES):
+        if any(given in str(error) for given in _CHANGES):
             raise Refusal("only SELECT is taken, also within WITH and without INTO") from error
         raise
     if len(statements) != 1:

@@ -91,13 +91,13 @@ def _answer(table: Table, name: str, question: Question) -> Iterator[tuple[str, 
         holds = f"{facet}.type = 'boolean'"
         parts = {name: "value", f"{name}_probability": "probability"}
     elif isinstance(question, Choice):
-        said = _declared(facet, "choice", table.columns[name])
-        yield name, said
-        holds, parts = f"{said} IS NOT NULL", {}
+        message = _declared(facet, "choice", table.columns[name])
+        yield name, message
+        holds, parts = f"{message} IS NOT NULL", {}
     else:
-        said = _declared(facet, "level", table.columns[f"{name}_level"])
-        yield f"{name}_level", said
-        holds, parts = f"{said} IS NOT NULL", {name: "score"}
+        message = _declared(facet, "level", table.columns[f"{name}_level"])
+        yield f"{name}_level", message
+        holds, parts = f"{message} IS NOT NULL", {name: "score"}
     for column, part in parts.items():
         yield column, f"CASE WHEN {holds} THEN {facet}.{part} END"
     yield f"{name}_confidence", f"CASE WHEN {holds} THEN {_confidence(facet, question)} END"

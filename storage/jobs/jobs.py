@@ -206,7 +206,7 @@ def progress(tx: engine.Tx, job_id: str) -> dict[decisions.ItemState, int]:
     counted = sa.select(_ITEMS.c.state, sa.func.count().label("items")).where(_ITEMS.c.job_id == job_id)
     found: dict[decisions.ItemState, int] = {}
     for row in tx.execute(counted.group_by(_ITEMS.c.state)):
-        found[_told(row.state, job)] = row.items
+        found[_effective(row.state, job)] = row.items
     return found
 
 
@@ -214,7 +214,7 @@ def items(tx: engine.Tx, job_id: str, state: decisions.ItemState, after: str = "
     """Return a job's items of one state in uri order, those above `after`."""
     job = get(tx, job_id)
     stored = "waiting" if state == "canceled" else state
-    if _told(stored, job) != state:
+    if _effective(stored, job) != state:
         return []
     query = (
         sa.select(_ITEMS.c.uri, _D.key, _D.scope, _D.reason)
@@ -289,7 +289,7 @@ def _job(row: sa.Row[Any]) -> Job:
     )
 
 
-def _told(state: decisions.ItemState, job: Job) -> decisions.ItemState:
+def _effective(state: decisions.ItemState, job: Job) -> decisions.ItemState:
     return "canceled" if state == "waiting" and job.state == "canceled" else state
 
 

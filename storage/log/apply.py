@@ -132,8 +132,8 @@ def _poisoned(event: Event, error: Exception) -> Event:
         reason = EventReason.INVALID_STATE
     elif state[:2] == "54":
         reason = EventReason.TOO_LARGE
-    said = " ".join(str(getattr(error, "orig", None) or error).split())[:MESSAGE_CHARS_MAX]
-    message = f"the store refused it: {said.encode(errors='backslashreplace').decode()}"
+    text = " ".join(str(getattr(error, "orig", None) or error).split())[:MESSAGE_CHARS_MAX]
+    message = f"the store refused it: {text.encode(errors='backslashreplace').decode()}"
     return replace(event, content=None, reason=reason.value, message=message.replace("\0", "\\0"), stage="apply")
 
 

@@ -38,13 +38,13 @@ def store(tx: engine.Tx, letters: Iterable[Letter]) -> None:
 @functools.cache
 def _insert() -> bulk_insert.Insert:
     kept = "CASE WHEN excluded.state = 'superseded' THEN dead_letters.{0} ELSE {1} END"
-    said = {name: kept.format(name, f"excluded.{name}") for name in ("stage", "reason", "message")}
+    fields = {name: kept.format(name, f"excluded.{name}") for name in ("stage", "reason", "message")}
     counted = {"attempts": "dead_letters.attempts + excluded.attempts", "sent_ms": kept.format("sent_ms", "NULL")}
     state = {"state": "CASE WHEN dead_letters.state = 'discarded' THEN dead_letters.state ELSE excluded.state END"}
     return bulk_insert.Insert(
         _LETTERS,
         (*_POSITION, *_SAID, "key", "value", "headers", "timestamp_ms", "state", "created_ms"),
-        conflict=bulk_insert.replacing(_POSITION, [], {**said, **counted, **state}),
+        conflict=bulk_insert.replacing(_POSITION, [], {**fields, **counted, **state}),
         rows_max=50,  # each may hold 4 MiB
     )
 
@@ -174,9 +174,9 @@ def _place(position: Position) -> tuple[str, int, int, int]:
 
 def _row(letter: Letter, now_ms: int) -> tuple[object, ...]:
     raw = letter.event.raw
-    said = (letter.event.uri, letter.stage, letter.reason, letter.message, letter.attempts)
+    parts = (letter.event.uri, letter.stage, letter.reason, letter.message, letter.attempts)
     record = (raw.key, raw.value, _headers_text(raw.headers), raw.timestamp_ms)
-    return (*_place(letter.event.position), *said, *record, letter.state, now_ms)
+    return (*_place(letter.event.position), *parts, *record, letter.state, now_ms)
 
 
 def _headers_text(headers: Iterable[tuple[str, bytes]]) -> str:

@@ -216,5 +216,5 @@ def _answered_row(tx: engine.Tx, change: folding.Change) -> tuple[Any, ...]:
     evaluation = Evaluation.model_validate(
         {**answered.evaluation, "fingerprint": answered.fingerprint, "classified_at": json_rows.moment(at_ms)}
     )
-    told = json_rows.dumps(evaluation.model_dump(mode="json"))
-    return (*_row(tx, change), json_rows.dumps(answered.facets), told, at_ms)
+    message = json_rows.dumps(evaluation.model_dump(mode="json"))
+    return (*_row(tx, change), json_rows.dumps(answered.facets), message, at_ms)

@@ -58,7 +58,7 @@ def allowance(
     spent_usd = found.cost_usd + unbilled_usd
     calls = 0
     if spent_usd < limit_usd:
-        mean_usd = found.mean_usd or usage_ledger.lately(tx, evaluator).mean_usd or 0.0
+        mean_usd = found.mean_usd or usage_ledger.recent(tx, evaluator).mean_usd or 0.0
         room_usd = limit_usd - spent_usd - mean_usd * _under_way(tx, collections)
         calls = slots if mean_usd <= 0 else max(0, math.ceil(min(room_usd / mean_usd, slots)))
     resumes_ms = usage_ledger.next_day_ms(tx.now_ms)

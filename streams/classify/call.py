@@ -194,22 +194,22 @@ def verdict_on(error: Exception, call_s: float) -> Verdict:
         case TimeoutError():
             return TransientFailure(DocumentReason.TIMEOUT, f"no answer within {call_s:g} s", spent=UNHEARD)
         case errors.EvaluatorMisconfigured(spent=spent):
-            return TransientFailure(DocumentReason.UNAVAILABLE, said(error), misconfigured=True, spent=spent)
-        case errors.EvaluatorUnavailable(reason=reason, retry_after_s=wish_s, spent=spent):
+            return TransientFailure(DocumentReason.UNAVAILABLE, message_of(error), misconfigured=True, spent=spent)
+        case errors.EvaluatorUnavailable(reason=reason, retry_after_s=wait_s, spent=spent):
             known = _known(reason, DocumentReason.UNAVAILABLE)
             if known == DocumentReason.TIMEOUT:
                 spent = spent or UNHEARD
             return TransientFailure(
                 known,
-                said(error),
-                retry_after_s=_wish_s(wish_s),
+                message_of(error),
+                retry_after_s=_retry_after_s(wait_s),
                 spent=spent,
                 counted=error.counted,
                 tries_max=error.tries_max,
             )
         case errors.EvaluationFailed(reason=reason, spent=spent):
             name = type(error).__name__
-            return Failure(_known(reason, DocumentReason.EVALUATOR_ERROR), said(error), name, spent)
+            return Failure(_known(reason, DocumentReason.EVALUATOR_ERROR), message_of(error), name, spent)
         case _:
             return _failed(error)
 
@@ -224,19 +224,19 @@ def _too_long(call: Call) -> Failure | None:
 
 def _failed(error: BaseException) -> Failure:
     name = type(error).__name__
-    return Failure(DocumentReason.EVALUATOR_ERROR, f"{name}: {said(error)}"[:MESSAGE_CHARS_MAX], name)
+    return Failure(DocumentReason.EVALUATOR_ERROR, f"{name}: {message_of(error)}"[:MESSAGE_CHARS_MAX], name)
 
 
-def _wish_s(told: object) -> float | None:
+def _retry_after_s(given: object) -> float | None:
     """Return a Retry-After as a number: what somebody's evaluator hands on may be the header's text."""
-    return told if isinstance(told, int | float) else None
+    return given if isinstance(given, int | float) else None
 
 
 def _known(reason: str, otherwise: DocumentReason) -> str:
     return reason if reason in set(DocumentReason) else otherwise
 
 
-def said(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """Return an error's words, short and fit for any database."""
     return storable(str(error), MESSAGE_CHARS_MAX)
 

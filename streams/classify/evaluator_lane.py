@@ -103,8 +103,8 @@ class EvaluatorLane:
     @property
     def wait_max_s(self) -> float:
         """The longest wait that a document is given before it is asked about again."""
-        wish_s = retry_policy.RETRY_AFTER_MAX_S * (1 + retry_policy.RETRY_AFTER_SPREAD)
-        return max(self.limits.retry_most_s, wish_s)
+        retry_after_s = retry_policy.RETRY_AFTER_MAX_S * (1 + retry_policy.RETRY_AFTER_SPREAD)
+        return max(self.limits.retry_most_s, retry_after_s)
 
     @property
     def probing(self) -> bool:

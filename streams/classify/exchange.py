@@ -77,7 +77,7 @@ def exchange(
     answers: Sequence[CallResult],
     asks: Sequence[Ask],
     bill: usage_ledger.UsageBatch = usage_ledger.NOTHING,
-    told: tuple[outage_reports.OutageReport, ...] = (),
+    given: tuple[outage_reports.OutageReport, ...] = (),
 ) -> Exchanged:
     """Store answers, claim, and charge the calls last: their rows are other processes' as well, and locked shortly.
 
@@ -87,7 +87,7 @@ def exchange(
     settled = queue.answer(tx, answered) if answered else NOTHING
     allowances = tuple(_allowance(tx, ask) for ask in asks)
     claims = tuple(_claim(tx, owner, ask, left) for ask, left in zip(asks, allowances, strict=True))
-    outage_reports.write(tx, told)
+    outage_reports.write(tx, given)
     usage_ledger.charge(tx, bill)
     return Exchanged(settled, claims, allowances, tx.now_ms)
 

@@ -27,31 +27,31 @@ class OutageReports:
     """The words not told yet, by evaluator."""
 
     def __init__(self) -> None:
-        self._untold: dict[str, OutageReport] = {}
+        self._unreported: dict[str, OutageReport] = {}
         self._well: set[str] = set()
 
     def __bool__(self) -> bool:
         """Whether there is anything to tell."""
-        return bool(self._untold)
+        return bool(self._unreported)
 
     def note(self, lane: EvaluatorLane, settlement: Settlement) -> None:
         """Note the end of a call: trouble while the breaker is open, or the first answer after that or a start."""
         if lane.breaker.state == "open" and isinstance(settlement, Retry):
             self._well.discard(lane.name)
-            self._untold[lane.name] = OutageReport(lane, settlement)
+            self._unreported[lane.name] = OutageReport(lane, settlement)
         elif lane.breaker.state == "closed" and isinstance(settlement, Answer) and lane.name not in self._well:
             self._well.add(lane.name)
-            self._untold[lane.name] = OutageReport(lane, None)
+            self._unreported[lane.name] = OutageReport(lane, None)
 
     def taken(self, now_s: float) -> tuple[OutageReport, ...]:
         """Return what is to be told now, in the order of the evaluators' names."""
-        return tuple(_dated(self._untold[name], now_s) for name in sorted(self._untold))
+        return tuple(_dated(self._unreported[name], now_s) for name in sorted(self._unreported))
 
-    def heard(self, words: tuple[OutageReport, ...]) -> None:
+    def acknowledge(self, words: tuple[OutageReport, ...]) -> None:
         """Note that the store has heard these; what came meanwhile stays."""
         for word in words:
-            if self._untold[word.lane.name].trouble is word.trouble:
-                del self._untold[word.lane.name]
+            if self._unreported[word.lane.name].trouble is word.trouble:
+                del self._unreported[word.lane.name]
 
 
 def write(tx: engine.Tx, words: tuple[OutageReport, ...]) -> None:

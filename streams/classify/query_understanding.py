@@ -85,8 +85,11 @@ def questions_of(definition: Definition, options_max: int) -> tuple[dict[str, Ch
         if len(question.options) >= options_max:
             unasked.append(name)
             continue
-        said = f'The text is a search request, not a document. Which answer to the question "{question.ask}" must the'
-        ask = f"{said} wanted documents have? If the request says nothing about it, say so."
+        request = "The text is a search request, not a document."
+        ask = (
+            f'{request} Which answer to the question "{question.ask}" must the wanted documents have?'
+            " If the request says nothing about it, say so."
+        )
         asked[name] = Choice(ask=ask, options={**question.options, unmentioned(question): NOTHING_SAID})
     if not asked:
         raise errors.InvalidQuery(
@@ -151,13 +154,13 @@ async def _ask(sentence: str, asked: Mapping[str, Choice], evaluator: Evaluator,
         async with asyncio.timeout(call_s):
             evaluated = await asking.ask(evaluator, sentence, asked, key="", deadline_s=call_s)
     except TimeoutError as error:
-        said = f"no answer within {call_s:g} s"
-        raise errors.EvaluatorUnavailable(said, reason="timeout", spent=call.UNHEARD) from error
+        message = f"no answer within {call_s:g} s"
+        raise errors.EvaluatorUnavailable(message, reason="timeout", spent=call.UNHEARD) from error
     except errors.PipelineError:
         raise
     except Exception as error:  # the evaluator may be anybody's
-        said = f"{type(error).__name__}: {call.said(error)}"
-        raise errors.EvaluationFailed("evaluator_error", said) from error
+        message = f"{type(error).__name__}: {call.message_of(error)}"
+        raise errors.EvaluationFailed("evaluator_error", message) from error
     try:
         validation.check_evaluated(asked, evaluated)
     except errors.InvalidAnswer as error:  # it was paid for all the same

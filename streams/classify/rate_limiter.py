@@ -111,10 +111,10 @@ class Limiter:
             self._ceiling = max(1.0, self._ceiling / 2)
         return not echo
 
-    def pause(self, now_s: float, wish_s: float) -> None:
+    def pause(self, now_s: float, retry_after_s: float) -> None:
         """Start no call for as long as the provider wishes, up to a limit; an earlier, longer wish holds."""
-        if wish_s > 0:  # not a NaN either
-            self._paused_until_s = max(self._paused_until_s, now_s + min(wish_s, PAUSE_MAX_S))
+        if retry_after_s > 0:  # not a NaN either
+            self._paused_until_s = max(self._paused_until_s, now_s + min(retry_after_s, PAUSE_MAX_S))
 
     def _fill(self, now_s: float) -> None:
         if self._rate is None:

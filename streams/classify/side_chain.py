@@ -105,7 +105,7 @@ class SideChain:
         self._free_since_s: float | None = None  # when the first slot became free that was not asked for since
         self._endings = 0
         self._payer = uuid.uuid4().hex  # an owner's name may come back with the next process; charges must not
-        self._words = OutageReports()
+        self._reports = OutageReports()
         self._woken = asyncio.Event()
         self._working: asyncio.Task[None] | None = None
         self._leaving = False
@@ -188,11 +188,11 @@ class SideChain:
         if now_s >= self._check_at_s:
             await self._check_definitions(now_s)
         asking = [lane for lane in self._lanes if _worth_a_look(lane, now_s)]
-        tell_at_s = self._tell_at_s()
-        if asking or (tell_at_s is not None and tell_at_s <= now_s):
+        store_at_s = self._store_at_s()
+        if asking or (store_at_s is not None and store_at_s <= now_s):
             await tasks.run_uncancelled(self._exchange(asking), "side chain: exchange")
             return
-        looks = [tell_at_s, *(lane.next_look_s(now_s) for lane in self._lanes)]
+        looks = [store_at_s, *(lane.next_look_s(now_s) for lane in self._lanes)]
         until_s = min([self._check_at_s, *(each for each in looks if each is not None)])
         await self._wait(max(until_s - now_s, REST_MIN_S))
 
@@ -221,7 +221,7 @@ class SideChain:
         slow_s = SLOW_PER_EXCHANGE * self._exchange_s
         return all(isinstance(each.settlement, Answer) and each.seconds > slow_s for each in ended)
 
-    def _tell_at_s(self) -> float | None:
+    def _store_at_s(self) -> float | None:
         """Return when the store is told what ended: answers of slow calls wait for others while others are at work."""
         if not self._ended:
             return None
@@ -237,9 +237,9 @@ class SideChain:
     async def _exchange(self, asking: list[EvaluatorLane]) -> None:
         """Tell the store what ended and take new claims; with the store away nothing is lost and nothing claimed."""
         try:
-            await self._tell(queue.fail, Failure)
-            await self._tell(queue.retry, Retry)
-            await self._tell(queue.release, NotStarted, Cancelled)
+            await self._store_results(queue.fail, Failure)
+            await self._store_results(queue.retry, Retry)
+            await self._store_results(queue.release, NotStarted, Cancelled)
             await self._answer_and_claim(asking)
         except errors.StoreUnavailable as error:
             self.stats.store_problem = error.message
@@ -249,23 +249,23 @@ class SideChain:
         else:
             self.stats.store_problem = None
 
-    async def _tell(
+    async def _store_results(
         self, function: Callable[[engine.Tx, list[Any], usage_ledger.UsageBatch], queue.Settled], *kinds: type
     ) -> None:
         those = [ending for ending in self._ended if isinstance(ending.settlement, kinds)]
         if those:
             bill = exchange.bill_of(self._payer, function.__name__, those)
-            self._heard(those, await self._store.write(function, [exchange.entry(each) for each in those], bill))
+            self._record(those, await self._store.write(function, [exchange.entry(each) for each in those], bill))
 
     async def _answer_and_claim(self, asking: list[EvaluatorLane]) -> None:
         answered = [ending for ending in self._ended if isinstance(ending.settlement, Answer)]
         if asking and answered and self._are_slow(answered):
             await self._exchange_once([], asking, unstored=answered)
-            tell_at_s = self._tell_at_s()
-            if tell_at_s is None or tell_at_s > self._clock():
+            store_at_s = self._store_at_s()
+            if store_at_s is None or store_at_s > self._clock():
                 return
             asking, answered = [], [ending for ending in self._ended if isinstance(ending.settlement, Answer)]
-        if answered or asking or self._words:
+        if answered or asking or self._reports:
             await self._exchange_once(answered, asking)
         if answered and not asking:
             for lane in {each.lane for each in answered}:  # for documents that the memo has an answer for now
@@ -285,13 +285,13 @@ class SideChain:
         if asking:
             self._free_since_s = None
         asks = [self._ask(lane, claimed_s, unstored) for lane in asking]
-        bill, words = exchange.bill_of(self._payer, "answer", answered), self._words.taken(claimed_s)
+        bill, words = exchange.bill_of(self._payer, "answer", answered), self._reports.taken(claimed_s)
         exchanged = await self._store.write(exchange.exchange, self._owner, answered, asks, bill, words)
-        self._words.heard(words)
+        self._reports.acknowledge(words)
         self._exchange_s = self._clock() - claimed_s
         if answered:
             self._failpoint("chain.after_store")
-            self._heard(answered, exchanged.answers)
+            self._record(answered, exchanged.answers)
         if any(result.claims for result in exchanged.claims):
             self._failpoint("chain.after_claim")
         for lane, ask, result, left in zip(asking, asks, exchanged.claims, exchanged.allowances, strict=True):
@@ -299,10 +299,10 @@ class SideChain:
             self._take(lane, result, claimed_s)
             lane.look_again(result, slots=ask.slots, now_s=self._clock(), store_ms=exchanged.now_ms)
 
-    def _heard(self, those: list[exchange.CallResult], settled: queue.Settled) -> None:
-        told = {id(ending) for ending in those}
-        self._ended = [ending for ending in self._ended if id(ending) not in told]
-        self.stats.heard(those, settled)
+    def _record(self, those: list[exchange.CallResult], settled: queue.Settled) -> None:
+        reported = {id(ending) for ending in those}
+        self._ended = [ending for ending in self._ended if id(ending) not in reported]
+        self.stats.record(those, settled)
         self._call_on_settled()
 
     def _call_on_settled(self) -> None:
@@ -371,7 +371,7 @@ class SideChain:
         self._endings += 1
         spent = calls.spent_on(call, verdict)
         self._ended.append(exchange.CallResult(lane, call, settlement, seconds, self._endings, spent))
-        self._words.note(lane, settlement)
+        self._reports.note(lane, settlement)
         if call.started_s is not None:
             self.stats.called(self._ended[-1])
         lane.look_at_s = now_s

@@ -51,7 +51,7 @@ class Stats:
     misconfigured: frozenset[str] = frozenset()
     not_active: frozenset[str] = frozenset()
     spent: frozenset[str] = frozenset()
-    untold: frozenset[str] = frozenset()
+    unpriced: frozenset[str] = frozenset()
     ended: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     remembered_by: Counter[str] = field(default_factory=Counter)
     tokens: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -81,7 +81,7 @@ class Stats:
                 evaluator=lane.name,
             )
 
-    def heard(self, endings: list[CallResult], settled: queue.Settled) -> None:
+    def record(self, endings: list[CallResult], settled: queue.Settled) -> None:
         """Count and report endings that the store was told of, by what became of them there."""
         held = set(settled.stored)
         for ending in endings:
@@ -144,8 +144,8 @@ class Stats:
         elif not left.reached and lane.name in self.spent:
             self.spent -= {lane.name}
             log.warning("spend_limit_over", **fields)
-        if left.is_blind and lane.name not in self.untold:
-            self.untold |= {lane.name}
+        if left.is_blind and lane.name not in self.unpriced:
+            self.unpriced |= {lane.name}
             log.warning("spend_unknown", evaluator=lane.name, limit_usd=left.limit_usd, calls=left.unpriced_calls)
 
 

@@ -50,11 +50,11 @@ def tokens_of(usage: object) -> tuple[int, int]:
     return _first(counts, INPUT_NAMES), _first(counts, OUTPUT_NAMES)
 
 
-def amount(told: object) -> float | None:
+def amount(given: object) -> float | None:
     """Return a number of dollars, None for anything that is none."""
-    if isinstance(told, bool) or not isinstance(told, int | float):
+    if isinstance(given, bool) or not isinstance(given, int | float):
         return None
-    return float(told) if math.isfinite(told) and 0 <= told <= USD_MAX else None
+    return float(given) if math.isfinite(given) and 0 <= given <= USD_MAX else None
 
 
 def _first(counts: Mapping[str, object], names: tuple[str, ...]) -> int:
@@ -65,7 +65,7 @@ def _first(counts: Mapping[str, object], names: tuple[str, ...]) -> int:
     return 0
 
 
-def _model(told: object, otherwise: str) -> str:
-    if not isinstance(told, str) or not told:
+def _model(given: object, otherwise: str) -> str:
+    if not isinstance(given, str) or not given:
         return otherwise
-    return call.storable(told, MODEL_CHARS_MAX)
+    return call.storable(given, MODEL_CHARS_MAX)

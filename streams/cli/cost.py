@@ -39,7 +39,7 @@ def cost(
             found = await store.read(usage_ledger.totals, by, collection=collection, evaluator=evaluator, since=first)
         if json_:
             for what, each in found:
-                output.result({by: what, **_told(each)})
+                output.result({by: what, **_fields(each)})
             return None
         if not found:
             output.note("no call is in the ledger, of those that were asked for")
@@ -73,7 +73,7 @@ async def _check(store: "Store", collection: str | None, evaluator: str | None) 
             raise errors.InvalidQuery(f"no {kind} '{name}'{errors.nearest(name, known)}; {there}", allowed=known)
 
 
-def _told(spent: "Spent") -> dict[str, Any]:
+def _fields(spent: "Spent") -> dict[str, Any]:
     return {
         "calls": spent.calls,
         "input_tokens": spent.input_tokens,

@@ -39,10 +39,10 @@ def demo(
 ) -> None:
     """Tell the story: write, answers, search, rewrite, a new question, reindex. Leaves nothing behind."""
     with tempfile.TemporaryDirectory(prefix="facetline-demo-") as folder:
-        running.run(lambda: _tell(Path(folder), kafka=kafka))
+        running.run(lambda: _story(Path(folder), kafka=kafka))
 
 
-async def _tell(folder: Path, *, kafka: bool) -> int | None:
+async def _story(folder: Path, *, kafka: bool) -> int | None:
     started = time.monotonic()
     settings = _settings(folder, kafka=kafka)
     if kafka:

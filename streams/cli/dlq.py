@@ -70,8 +70,8 @@ def show(
             output.result({**letters.summary(letter), **_content(letter)})
             return None
         times = {"created_at": letter.created_ms, "handled_at": letter.handled_ms}
-        said = {**letters.summary(letter), **{name: at and _time(at) for name, at in times.items()}}
-        output.table((f"{name}:", str(value)) for name, value in said.items() if value is not None)
+        fields = {**letters.summary(letter), **{name: at and _time(at) for name, at in times.items()}}
+        output.table((f"{name}:", str(value)) for name, value in fields.items() if value is not None)
         for name, value in letter.raw.headers:
             output.text(display.line(f"header {name}: {value.decode(errors='replace')}"))
         output.text()
@@ -104,8 +104,8 @@ def redrive(
             if json_:
                 output.result(result)
             else:
-                said = f" ({result['reason']})" if result.get("reason") else ""
-                output.text(f"{result['id']}  {result['outcome']}{said}")
+                message = f" ({result['reason']})" if result.get("reason") else ""
+                output.text(f"{result['id']}  {result['outcome']}{message}")
         if not results and not json_:
             output.note("nothing to send")
         return None

@@ -140,7 +140,7 @@ def search(  # a command's parameters are its options
             for warning in await pipeline.warnings(collection):
                 output.note(f"warning: {warning}")
             if ask is not None:
-                await _say_what_asking_costs(pipeline, collection)
+                await _print_call_cost(pipeline, collection)
             reply = await pipeline.search(
                 collection,
                 facets,
@@ -165,7 +165,7 @@ def search(  # a command's parameters are its options
     running.run(work)
 
 
-async def _say_what_asking_costs(pipeline: "Pipeline", collection: str) -> None:
+async def _print_call_cost(pipeline: "Pipeline", collection: str) -> None:
     definition = await pipeline.definition(collection)
     evaluator, _limits = pipeline.asked_by(definition)
     cost = "" if evaluator.limits.is_free else ", which may cost money"

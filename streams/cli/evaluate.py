@@ -185,7 +185,7 @@ async def _measure(
         return running.FAILED
     shown.show(evaluation_report.report(runs, rows))
     for run in runs:
-        _say_what_is_missing(run, calls)
+        _print_missing(run, calls)
     return running.FAILED if any(run.stopped is not None for run in runs) else None
 
 
@@ -213,7 +213,7 @@ def _announce(run: "Run") -> None:
     output.note(f"evaluator '{run.subject.name}' ({asker.kind}, {asker.model}): {waiting} calls to make{known}{costs}")
 
 
-def _say_what_is_missing(run: "Run", calls: Path | None) -> None:
+def _print_missing(run: "Run", calls: Path | None) -> None:
     name = run.subject.name
     if run.stopped is not None:
         output.error(f"evaluator '{name}' was asked no further: {run.stopped}")
@@ -354,8 +354,8 @@ def _rows(
     if refused:
         lines = [f"line {each.line}: {each.reason}" for each in refused[:REFUSED_SHOWN_MAX]]
         more = [f"and {len(refused) - REFUSED_SHOWN_MAX} more"] if len(refused) > REFUSED_SHOWN_MAX else []
-        told = f"{len(refused)} of {len(rows) + len(refused)} lines cannot be taken; nothing was asked"
-        raise documents.InvalidFile("\n".join([told, *lines, *more]))
+        message = f"{len(refused)} of {len(rows) + len(refused)} lines cannot be taken; nothing was asked"
+        raise documents.InvalidFile("\n".join([message, *lines, *more]))
     if not rows:
         raise documents.InvalidFile(f"{file} has no labelled texts")
     return rows
@@ -378,8 +378,8 @@ def _groups(
         if question not in questions:
             raise typer.BadParameter(f"--groups: no question '{question}'; there are {', '.join(questions)}")
         try:
-            told = json.loads(Path(path).read_text(encoding="utf-8"))
-            found[question] = labelled.grouped(questions[question], told)
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            found[question] = labelled.grouped(questions[question], data)
         except OSError as error:
             raise InvalidQuery(f"{path} cannot be read: {error.strerror}") from error
         except ValueError as error:

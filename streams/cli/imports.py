@@ -367,7 +367,7 @@ class _Import:
         from facetline.storage.log import outcomes
         from facetline.streams.files.documents import Refusal
 
-        told = False
+        reported = False
         started = time.monotonic()
         with output.Progress("applied", self.sent) as progress:
             while True:
@@ -376,9 +376,9 @@ class _Import:
                 progress.at(sum(tally.values()))
                 if sum(tally.values()) >= self.sent:
                     break
-                if not tally and not told and time.monotonic() - started > NO_WORKER_S:
+                if not tally and not reported and time.monotonic() - started > NO_WORKER_S:
                     output.note("nothing has been applied yet; is a 'facetline worker' running?")
-                    told = True
+                    reported = True
                 await running.rest(APPLIED_POLL_S, looked_s)
         self.written, self.unchanged = tally.get("applied", 0), tally.get("unchanged", 0)
         after = ""

@@ -39,7 +39,7 @@ class Commands(GroupedHelp):
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Run a command and leave the process."""
-        sys.excepthook = _say_traceback
+        sys.excepthook = _print_traceback
         return super().main(*args, **options)
 
     def invoke(self, ctx: Any) -> Any:
@@ -51,7 +51,7 @@ class Commands(GroupedHelp):
             raise
 
 
-def _say_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     text = "".join(traceback.format_exception(kind, error, trace))
     sys.stderr.write(display.block(masking.scrubbed(text)))
 

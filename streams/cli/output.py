@@ -50,16 +50,16 @@ def _print(line: str) -> None:
 
 def note(line: str) -> None:
     """Say something beside the result, on one line."""
-    _say(display.line(masking.scrubbed(line)))
+    _print_text(display.line(masking.scrubbed(line)))
 
 
 def error(message: str) -> None:
     """Say what went wrong."""
     first, *more = display.block(masking.scrubbed(message)).split("\n")
-    _say("\n".join([f"facetline: {first}", *(f"  {line}" for line in more)]))
+    _print_text("\n".join([f"facetline: {first}", *(f"  {line}" for line in more)]))
 
 
-def _say(shown: str) -> None:
+def _print_text(shown: str) -> None:
     print(shown, file=sys.stderr, flush=True)  # noqa: T201
 
 
@@ -70,11 +70,11 @@ def answers(facets: Mapping[str, Mapping[str, Any]] | None) -> str:
 
 def _answer(value: Mapping[str, Any]) -> str:
     """Return one answer; confidences are rounded down, so that 1.00 is only ever a full one."""
-    said = {"choice": value.get("choice"), "score": value.get("level")}.get(value["type"])
+    message = {"choice": value.get("choice"), "score": value.get("level")}.get(value["type"])
     if value["type"] == "boolean":
-        said = "yes" if value["value"] else "no"
+        message = "yes" if value["value"] else "no"
     confidence = value.get("confidence")
-    return str(said) if confidence is None else f"{said} {math.floor(confidence * 100) / 100:.2f}"
+    return str(message) if confidence is None else f"{message} {math.floor(confidence * 100) / 100:.2f}"
 
 
 def table(rows: Iterable[tuple[str, ...]]) -> None:

@@ -215,10 +215,10 @@ def doctor(json_: options.Json = False, config: options.Config = None, folder: o
 
 def _lines(result: dict[str, Any]) -> "Iterator[tuple[str, str, str]]":
     """Yield one check as rows of a table: its problems below each other."""
-    said, name = "FAILED" if not result["ok"] else "PAUSED" if result["paused"] else "ok", result["check"]
+    message, name = "FAILED" if not result["ok"] else "PAUSED" if result["paused"] else "ok", result["check"]
     for line in str(result["detail"]).split("\n"):
-        yield said, name, line.strip()
-        said = name = ""
+        yield message, name, line.strip()
+        message = name = ""
 
 
 async def _checked(
@@ -275,7 +275,7 @@ async def _check_store(settings: "Settings") -> str:
     try:
         async with wiring.open_store(settings, create=False, deadline_s=LOOK_S) as store:
             counts = await store.read(documents.counts)
-            said = await store.read(counters.all)
+            message = await store.read(counters.all)
             whole = await store.read(health.check_pages)
             await store.write(health.write)
             letters, since_ms = await store.read(dead_letters.counts), await store.read(dead_letters.oldest_open_ms)
@@ -285,7 +285,7 @@ async def _check_store(settings: "Settings") -> str:
         number for found in counts.values() for status, number in found.items() if status != Status.DELETED.value
     )
     shown = engine.shown(settings.store)
-    counted = "".join(f"; {count} {name.replace('_', ' ')}" for name, count in sorted(said.items()))
+    counted = "".join(f"; {count} {name.replace('_', ' ')}" for name, count in sorted(message.items()))
     if since_ms is not None:
         since = json_rows.moment(since_ms).strftime("%Y-%m-%d %H:%M:%S UTC")
         counted += f"; {sum(letters.values())} open dead letters since {since}: facetline dlq list"
@@ -303,21 +303,21 @@ async def _check_evaluators(settings: "Settings") -> str:
     from facetline.streams import project as project_
 
     project = project_.load_project(settings)
-    said, unusable = [], False
+    given, unusable = [], False
     for definition in project.definitions:
         evaluator = project.evaluators[definition.evaluator]
         if settings.calls != "live":  # a question of ours is none for a recording
-            said.append(f"{definition.evaluator} is {definition.kind}, calls: {settings.calls} {settings.calls_file}")
+            given.append(f"{definition.evaluator} is {definition.kind}, calls: {settings.calls} {settings.calls_file}")
         elif definition.kind == "embedded":
             evaluated = await evaluator.evaluate("hello", definition.questions, key="doctor", deadline_s=60)
-            said.append(f"{definition.evaluator} answers ({evaluated.model})")
+            given.append(f"{definition.evaluator} answers ({evaluated.model})")
         else:
-            said.append(f"{definition.evaluator} is {definition.kind}, not asked{_key_missing(evaluator)}")
+            given.append(f"{definition.evaluator} is {definition.kind}, not asked{_key_missing(evaluator)}")
             unusable = unusable or bool(_key_missing(evaluator))
     await project.close()
     if unusable:
-        raise errors.EvaluatorMisconfigured("; ".join(sorted(set(said))))
-    return "; ".join(sorted(set(said)))
+        raise errors.EvaluatorMisconfigured("; ".join(sorted(set(given))))
+    return "; ".join(sorted(set(given)))
 
 
 def _key_missing(evaluator: "Evaluator") -> str:
@@ -349,10 +349,10 @@ async def _check_calls(settings: "Settings") -> str:
             found = await store.read(availability.survey, project.limits)
     except errors.NotFound:
         return "none was made yet"
-    said = "\n".join(found.lines) or "No known problems"
+    message = "\n".join(found.lines) or "No known problems"
     if found.broken:
-        raise errors.EvaluatorMisconfigured(said)
-    return _Paused(said) if found.paused else said
+        raise errors.EvaluatorMisconfigured(message)
+    return _Paused(message) if found.paused else message
 
 
 async def _check_topics(settings: "Settings") -> str:
@@ -386,7 +386,7 @@ async def _check_worker(settings: "Settings") -> str:
     return f"the one at {address} is {page['status']}{f': {wrong}' if wrong else ''}"
 
 
-async def _none_answers(settings: "Settings", said: str) -> str:
+async def _none_answers(settings: "Settings", message: str) -> str:
     """Return what the store knows of workers elsewhere.
 
     Raises:
@@ -401,10 +401,10 @@ async def _none_answers(settings: "Settings", said: str) -> str:
         async with wiring.open_store(settings, create=False, deadline_s=LOOK_S) as store:
             found = await store.read(processes.answering)
     except errors.NotFound:
-        return said
+        return message
     if answering.is_amiss(found):
-        raise errors.FatalError(f"{said}; {answering.says(found)}")
-    return f"{said}; {answering.says(found)}"
+        raise errors.FatalError(f"{message}; {answering.says(found)}")
+    return f"{message}; {answering.says(found)}"
 
 
 def _ready_page(url: str) -> dict[str, Any] | None:

@@ -167,7 +167,7 @@ async def _replayed(settings: "Settings", lines: Any, pace: Any, wait: documents
             try:
                 await job.run(lines)
             except BaseException:
-                _say_how_far(job)
+                _print_progress(job)
                 raise
         if wait != "none" and job.tally.sent:
             await wait_applied(pipeline)
@@ -176,7 +176,7 @@ async def _replayed(settings: "Settings", lines: Any, pace: Any, wait: documents
         return job.tally
 
 
-def _say_how_far(job: "Replay") -> None:
+def _print_progress(job: "Replay") -> None:
     output.note(f"stopped after line {job.tally.last}: {job.tally.sent} sent")
 
 
@@ -189,13 +189,13 @@ async def wait_applied(pipeline: "Pipeline") -> None:
     from facetline.streams.replay import replayer
 
     ends = await replayer.log_ends(pipeline)
-    total, told, started_s = await replayer.behind(pipeline, ends), False, time.monotonic()
+    total, reported, started_s = await replayer.behind(pipeline, ends), False, time.monotonic()
     with output.Progress("applied", total) as progress:
         while behind := await replayer.behind(pipeline, ends):
             progress.at(total - behind)
-            if not told and time.monotonic() - started_s > NO_WORKER_S:
+            if not reported and time.monotonic() - started_s > NO_WORKER_S:
                 output.note(f"{behind} events have not been applied yet; is a 'facetline worker' running?")
-                told = True
+                reported = True
             await running.rest(POLL_S, time.monotonic())
 
 
@@ -263,8 +263,8 @@ def _show(tally: "Tally", *, json_: bool, dry_run: bool) -> None:
         output.note(f"line {number} refused, {reason}")
     if tally.refused_count > REFUSED_SHOWN_MAX:
         output.note(f"… and {tally.refused_count - REFUSED_SHOWN_MAX} more refused; --json lists them")
-    said = [f"{tally.sent} {'would be sent' if dry_run else 'sent'}"]
+    lines = [f"{tally.sent} {'would be sent' if dry_run else 'sent'}"]
     if known:
         rejected = [f"{count} rejected ({reason})" for reason, count in sorted(tally.rejected.items())]
-        said += [f"{tally.applied} applied", f"{tally.unchanged} unchanged", f"{tally.known} known before", *rejected]
-    output.text(", ".join([*said, f"{tally.refused_count} refused"]))
+        lines += [f"{tally.applied} applied", f"{tally.unchanged} unchanged", f"{tally.known} known before", *rejected]
+    output.text(", ".join([*lines, f"{tally.refused_count} refused"]))

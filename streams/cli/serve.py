@@ -79,7 +79,7 @@ async def _serve(settings: "Settings", host: str, listener: "socket.socket", loc
                     await task
                 url = _url(host, listener.getsockname()[1])
                 if lock is not None:
-                    lock.tell(_url(_reachable(host), listener.getsockname()[1]), made.node.pipeline.store.store_id)
+                    lock.publish(_url(_reachable(host), listener.getsockname()[1]), made.node.pipeline.store.store_id)
                 output.text(f"serving on {url}")
                 stopped = asyncio.create_task(stop.wait(), name="serve: wait for stop")
                 await asyncio.wait({stopped, task}, return_when=asyncio.FIRST_COMPLETED)

@@ -143,7 +143,7 @@ async def _csv(frames: AsyncIterator[dict[str, Any]]) -> None:
         if "columns" in frame:
             _print_csv([[column["name"] for column in frame["columns"]]])
         _print_csv(frame.get("rows", ()))
-        _tell(frame)
+        _note_end(frame)
 
 
 async def _ndjson(frames: AsyncIterator[dict[str, Any]]) -> None:
@@ -152,10 +152,10 @@ async def _ndjson(frames: AsyncIterator[dict[str, Any]]) -> None:
         names = [column["name"] for column in frame["columns"]] if "columns" in frame else names
         for row in frame.get("rows", ()):
             output.result(dict(zip(names, row, strict=True)))
-        _tell(frame)
+        _note_end(frame)
 
 
-def _tell(frame: dict[str, Any]) -> None:
+def _note_end(frame: dict[str, Any]) -> None:
     if frame.get("truncated"):
         output.note("there are more rows than these")
 

@@ -101,11 +101,11 @@ def _question_summary(figures: Mapping[str, Any]) -> str:
 
 def _confused(confusion: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
     mistakes = sorted(
-        ((count, label, said) for label, row in confusion.items() for said, count in row.items() if said != label),
+        ((count, label, given) for label, row in confusion.items() for given, count in row.items() if given != label),
         key=lambda mistake: (-mistake[0], mistake[1:]),
     )
     if mistakes:
-        rows = [(_cell(label), _cell(said), str(count)) for count, label, said in mistakes[:CONFUSED_MAX]]
+        rows = [(_cell(label), _cell(given), str(count)) for count, label, given in mistakes[:CONFUSED_MAX]]
         yield from ("", *table(("is", "was taken for", "texts"), rows))
         if len(mistakes) > CONFUSED_MAX:
             yield f"\nand {len(mistakes) - CONFUSED_MAX} rarer mistakes"

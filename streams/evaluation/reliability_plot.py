@@ -63,9 +63,9 @@ def _curve(number: int, name: str, bins: Sequence[Mapping[str, float]]) -> Itera
     yield f'<path d="M{path}" stroke="{colour}" stroke-width="2" fill="none"{dash}/>'
     for (x, y), each in zip(points, bins, strict=True):
         radius = round(3 + 12 * math.sqrt(each["answers"] / total), 1)
-        said = f"{each['answers']} answers, confidence {each['confidence']:.3f}, right {each['right']:.3f}"
+        message = f"{each['answers']} answers, confidence {each['confidence']:.3f}, right {each['right']:.3f}"
         place = f'cx="{x}" cy="{y}" r="{radius}"'
-        yield f'<circle {place} fill="{colour}" fill-opacity="0.35"><title>{said}</title></circle>'
+        yield f'<circle {place} fill="{colour}" fill-opacity="0.35"><title>{message}</title></circle>'
     y = SIDE + 2 * MARGIN + LEGEND * number
     yield f'<rect x="{MARGIN}" y="{y}" width="12" height="12" fill="{colour}"/>'
     yield f'<text x="{MARGIN + 18}" y="{y + 11}">{escape(name)}</text>'

@@ -110,8 +110,8 @@ def _kept(run: Run) -> int:
 
 
 def _sum(costs: Any) -> float | None:
-    told = [cost for cost in costs if cost is not None]
-    return sum(told) if told else None
+    lines = [cost for cost in costs if cost is not None]
+    return sum(lines) if lines else None
 
 
 def _differences(base: Run, run: Run, rows: Sequence[Labelled]) -> list[dict[str, Any]]:
@@ -124,6 +124,6 @@ def _differences(base: Run, run: Run, rows: Sequence[Labelled]) -> list[dict[str
             if place in first
         ]
         if any(name in row.labels for row in rows):
-            told = asdict(measures.difference(pairs))
-            found.append({"evaluator": run.subject.name, "against": base.subject.name, "question": name, **told})
+            given = asdict(measures.difference(pairs))
+            found.append({"evaluator": run.subject.name, "against": base.subject.name, "question": name, **given})
     return found

@@ -194,9 +194,9 @@ def read_csv(
     if not sheet.header:
         return
     places = csv_columns.bind(sheet.header, columns)
-    said = csv_columns.left_out_note(places, columns)
-    if said and note is not None:
-        note(said)
+    found = csv_columns.left_out_note(places, columns)
+    if found and note is not None:
+        note(found)
     for row, (line, last, values) in enumerate(sheet.records(), 1):
         if isinstance(values, Refusal):
             yield values

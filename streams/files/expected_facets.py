@@ -39,12 +39,12 @@ def decode(text: str) -> dict[str, Document]:
         if not line.strip():
             continue
         try:
-            told = json.loads(line)
+            data = json.loads(line)
         except ValueError as error:
             raise InvalidFacetsFile(f"line {number} is not one JSON object: {error}") from error
-        if not isinstance(told, dict) or not isinstance(told.get("uri"), str) or set(told) - set(KEYS):
+        if not isinstance(data, dict) or not isinstance(data.get("uri"), str) or set(data) - set(KEYS):
             raise InvalidFacetsFile(f"line {number} is not {{{', '.join(KEYS)}}}")
-        found[told["uri"]] = {name: told.get(name) for name in KEYS[1:]}
+        found[data["uri"]] = {name: data.get(name) for name in KEYS[1:]}
     return found
 
 
@@ -57,9 +57,9 @@ def differences(expected: Documents, found: Documents) -> list[str]:
         elif uri not in expected:
             lines.append(f"{uri}: was not expected; got {_short(found[uri])}")
         else:
-            said = list(_document_differences(expected[uri], found[uri]))
-            if said:
-                lines.append(f"{uri}: {'; '.join(said)}")
+            message = list(_document_differences(expected[uri], found[uri]))
+            if message:
+                lines.append(f"{uri}: {'; '.join(message)}")
     return lines
 
 
@@ -85,13 +85,13 @@ def _value_difference(wanted: Mapping[str, Any] | None, given: Mapping[str, Any]
 
 def _short(document: Document) -> str:
     facets = document.get("facets") or {}
-    said = " ".join(f"{question}={_answer(value)}" for question, value in sorted(facets.items()))
-    return " ".join(filter(None, [str(document.get("status")), document.get("reason"), said]))
+    message = " ".join(f"{question}={_answer(value)}" for question, value in sorted(facets.items()))
+    return " ".join(filter(None, [str(document.get("status")), document.get("reason"), message]))
 
 
 def _answer(value: Mapping[str, Any] | None) -> str:
     if value is None:
         return "nothing"
-    said = {"choice": value.get("choice"), "score": value.get("score"), "boolean": value.get("value")}
+    fields = {"choice": value.get("choice"), "score": value.get("score"), "boolean": value.get("value")}
     confidence = value.get("confidence")
-    return f"{said.get(str(value.get('type')))}" + ("" if confidence is None else f" (confidence {confidence})")
+    return f"{fields.get(str(value.get('type')))}" + ("" if confidence is None else f" (confidence {confidence})")

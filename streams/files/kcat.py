@@ -69,7 +69,7 @@ class _Refused(Exception):
 def encode(recorded: Recorded) -> str:
     """Return the record's line, with its end."""
     raw = recorded.raw
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "topic": recorded.topic,
         "partition": recorded.partition,
         "offset": recorded.offset,
@@ -77,17 +77,17 @@ def encode(recorded: Recorded) -> str:
     if raw.timestamp_ms is not None and raw.timestamp_ms >= 0:
         kind = recorded.timestamp_type
         known = kind is not None and kind in range(len(TIMESTAMP_TYPES))
-        told |= {"tstype": TIMESTAMP_TYPES[kind or 0] if known else "unknown", "ts": raw.timestamp_ms}
+        fields |= {"tstype": TIMESTAMP_TYPES[kind or 0] if known else "unknown", "ts": raw.timestamp_ms}
     flat = [part for name, value in raw.headers for part in (name.encode(errors="surrogateescape"), value)]
-    told |= {"headers": [_shown(part) for part in flat], "key": _shown(raw.key), "payload": _shown(raw.value)}
+    fields |= {"headers": [_shown(part) for part in flat], "key": _shown(raw.key), "payload": _shown(raw.value)}
     if recorded.incarnation is not None:
-        told["incarnation"] = recorded.incarnation
+        fields["incarnation"] = recorded.incarnation
     if any(_is_odd(part) for part in flat):
-        told["headers_base64"] = [_base64(part) for part in flat]
+        fields["headers_base64"] = [_base64(part) for part in flat]
     for name, part in (("key", raw.key), ("payload", raw.value)):
         if _is_odd(part):
-            told[f"{name}_base64"] = _base64(part or b"")
-    return _encode(told) + "\n"
+            fields[f"{name}_base64"] = _base64(part or b"")
+    return _encode(fields) + "\n"
 
 
 def _shown(part: bytes | None) -> str | None:
@@ -149,47 +149,47 @@ def decode(number: int, line: bytes) -> Line | Refusal:
     """Return the record that a line holds, or why it holds none."""
     try:
         try:
-            told, errors = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8")), "strict"
+            given, errors = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8")), "strict"
         except UnicodeDecodeError:  # kcat prints bytes as they are
-            told, errors = json.loads(line.decode(errors="surrogateescape")), "surrogateescape"
+            given, errors = json.loads(line.decode(errors="surrogateescape")), "surrogateescape"
     except (ValueError, RecursionError) as error:
         return Refusal(number, f"it is not one JSON object ({str(error)[:200]})")
     try:
-        return Line(number, _recorded(told, errors))
+        return Line(number, _recorded(given, errors))
     except _Refused as refused:
         return Refusal(number, str(refused))
 
 
-def _recorded(told: Any, errors: str) -> Recorded:
-    if not isinstance(told, dict):
+def _recorded(given: Any, errors: str) -> Recorded:
+    if not isinstance(given, dict):
         raise _Refused("it is not a JSON object; a line is what 'facetline record' or 'kcat -J' prints")
-    topic, kind = told.get("topic"), told.get("tstype")
+    topic, kind = given.get("topic"), given.get("tstype")
     if not isinstance(topic, str) or not TOPIC.fullmatch(topic):
         raise _Refused("topic is missing or no name of a topic")
     # kcat prints -1 where the record has no timestamp
-    timestamp_ms = None if told.get("ts") == -1 else _whole(told, "ts", 2**63, needed=False)
-    incarnation = _whole(told, "incarnation", 2**31, needed=False)
+    timestamp_ms = None if given.get("ts") == -1 else _whole(given, "ts", 2**63, needed=False)
+    incarnation = _whole(given, "incarnation", 2**31, needed=False)
     for name in ("key", "payload"):
-        if name not in told:
+        if name not in given:
             raise _Refused(f"{name} is missing; null stands for one that the record does not have")
     raw = Raw(
-        _bytes(told, "key", errors),
-        _bytes(told, "payload", errors),
-        _headers(told, errors),
+        _bytes(given, "key", errors),
+        _bytes(given, "payload", errors),
+        _headers(given, errors),
         timestamp_ms,
     )
     return Recorded(
         topic=topic,
-        partition=_whole(told, "partition", 2**31) or 0,
-        offset=_whole(told, "offset", 2**63) or 0,
+        partition=_whole(given, "partition", 2**31) or 0,
+        offset=_whole(given, "offset", 2**63) or 0,
         raw=raw,
         incarnation=incarnation,
         timestamp_type=TIMESTAMP_TYPES.index(kind) if kind in TIMESTAMP_TYPES else None,
     )
 
 
-def _whole(told: dict[str, Any], name: str, limit: int, *, needed: bool = True) -> int | None:
-    value = told.get(name)
+def _whole(fields: dict[str, Any], name: str, limit: int, *, needed: bool = True) -> int | None:
+    value = fields.get(name)
     if value is None and not needed:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < limit:
@@ -197,16 +197,16 @@ def _whole(told: dict[str, Any], name: str, limit: int, *, needed: bool = True) 
     return value
 
 
-def _bytes(told: dict[str, Any], name: str, errors: str) -> bytes | None:
-    exact = told.get(f"{name}_base64")
+def _bytes(fields: dict[str, Any], name: str, errors: str) -> bytes | None:
+    exact = fields.get(f"{name}_base64")
     if exact is not None:
         return _from_base64(f"{name}_base64", exact)
-    value = told[name]
+    value = fields[name]
     return None if value is None else _encoded(name, value, errors)
 
 
-def _headers(told: dict[str, Any], errors: str) -> tuple[tuple[str, bytes], ...]:
-    exact, given = told.get("headers_base64"), told.get("headers", [])
+def _headers(fields: dict[str, Any], errors: str) -> tuple[tuple[str, bytes], ...]:
+    exact, given = fields.get("headers_base64"), fields.get("headers", [])
     flat: list[bytes]
     if isinstance(exact, list):
         flat = [_from_base64("headers_base64", part) for part in exact]

@@ -116,10 +116,10 @@ def label_of(question: Question, given: Any, groups: Mapping[str, str] | None = 
     if isinstance(question, Boolean):
         if isinstance(given, bool):
             return given
-        said = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-        if str(given).strip().lower() not in said:
+        fields = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+        if str(given).strip().lower() not in fields:
             raise _Wrong(f"{given!r:.80} is neither true nor false")
-        return said[str(given).strip().lower()]
+        return fields[str(given).strip().lower()]
     return _level(question, given)
 
 
@@ -177,23 +177,23 @@ def _listed(names: Sequence[str]) -> str:
 
 def _ndjson_row(number: int, line: bytes, questions: Mapping[str, Question], groups: Groups) -> Labelled:
     try:
-        told = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+        data = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
     except UnicodeDecodeError as error:
         raise _Wrong("the line is not UTF-8") from error
     except (ValueError, RecursionError) as error:
         raise _Wrong(f"the line is not JSON: {str(error)[:200]}") from error
-    if not isinstance(told, dict):
+    if not isinstance(data, dict):
         raise _Wrong('a line is an object {"body", "labels"}')
-    unknown = [name for name in told if name not in LINE_KEYS]
+    unknown = [name for name in data if name not in LINE_KEYS]
     if unknown:
         guess = errors.nearest(unknown[0], LINE_KEYS)
         raise _Wrong(f"unknown member {unknown[0]!r:.80}{guess}; a line has {', '.join(LINE_KEYS)}")
-    labels, key = told.get("labels"), told.get("key", f"line-{number}")
+    labels, key = data.get("labels"), data.get("key", f"line-{number}")
     if not isinstance(labels, dict) or not labels:
         raise _Wrong('"labels" is an object: question id to the right answer')
     if not isinstance(key, str):
         raise _Wrong('"key" is text')
-    return Labelled(number, key, _body(told.get("body")), _labels(labels, questions, groups))
+    return Labelled(number, key, _body(data.get("body")), _labels(labels, questions, groups))
 
 
 def _labels(given: Mapping[str, Any], questions: Mapping[str, Question], groups: Groups) -> dict[str, Label]:

@@ -39,13 +39,13 @@ async def why_unreachable(settings: KafkaSettings) -> str:
         arguments = clients.client_arguments(settings)
     except errors.InvalidSettings as error:
         return error.message
-    said = []
+    lines = []
     for address in arguments["bootstrap_servers"][:ADDRESSES_MAX]:
         reason = await _reason(settings, address, arguments)
         if not reason:
             return ""
-        said.append(f"{address} {reason}")
-    return "; ".join(said)
+        lines.append(f"{address} {reason}")
+    return "; ".join(lines)
 
 
 async def _reason(settings: KafkaSettings, address: str, arguments: dict[str, Any]) -> str:
@@ -65,14 +65,14 @@ async def _reason(settings: KafkaSettings, address: str, arguments: dict[str, An
 
 def _explained(settings: KafkaSettings, error: Exception) -> str:
     match error:
-        case ssl.SSLCertVerificationError(verify_code=code, verify_message=said) if code in OTHER_NAME:
-            mend = "name it in kafka.bootstrap_servers as its certificate does"
-            return f"has a certificate for another host name ({said}); {mend}"
-        case ssl.SSLCertVerificationError(verify_message=said):
-            return f"has a certificate that is not trusted ({said}); set kafka.ssl_ca_location"
+        case ssl.SSLCertVerificationError(verify_code=code, verify_message=given) if code in OTHER_NAME:
+            fix = "name it in kafka.bootstrap_servers as its certificate does"
+            return f"has a certificate for another host name ({given}); {fix}"
+        case ssl.SSLCertVerificationError(verify_message=given):
+            return f"has a certificate that is not trusted ({given}); set kafka.ssl_ca_location"
         case SaslAuthenticationFailed() | IllegalSaslStateError() | UnsupportedSaslMechanismError():
-            mend = "check kafka.sasl_mechanism, kafka.sasl_username and kafka.sasl_password"
-            return f"refuses the login ({error}); {mend}"
+            fix = "check kafka.sasl_mechanism, kafka.sasl_username and kafka.sasl_password"
+            return f"refuses the login ({error}); {fix}"
         case ConnectionRefusedError() | socket.gaierror():
             return f"cannot be reached ({error.strerror or error})"
         case TimeoutError():
@@ -82,7 +82,7 @@ def _explained(settings: KafkaSettings, error: Exception) -> str:
 
 def _other_protocol(settings: KafkaSettings) -> str:
     """What the two sides may disagree about; a broker that wants a certificate ends the connection without a word."""
-    said = f"; kafka.security_protocol is {settings.security_protocol}: does that port want another one"
+    message = f"; kafka.security_protocol is {settings.security_protocol}: does that port want another one"
     if settings.security_protocol == "SSL" and settings.ssl_certificate_location is None:
-        return f"{said}, or a certificate of yours (kafka.ssl_certificate_location)?"
-    return f"{said}?"
+        return f"{message}, or a certificate of yours (kafka.ssl_certificate_location)?"
+    return f"{message}?"

@@ -111,15 +111,15 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
         """Commit for the lag tools' sake: Faust would crash when it fails, we say it again with the next commit."""
         self._to_commit.update(offsets)
         assigned = self.assignment()
-        said = {
+        fields = {
             driver.ensure_aiokafka_TP(place): OffsetAndMetadata(offset, "")
             for place, offset in self._to_commit.items()
             if place in assigned
         }
         self._to_commit = {place: offset for place, offset in self._to_commit.items() if place in assigned}
         try:
-            if said:
-                await self._ensure_consumer().commit(said)
+            if fields:
+                await self._ensure_consumer().commit(fields)
         except KafkaError as error:
             log.warning("offset_commit_failed", error=str(error) or type(error).__name__)
             return False

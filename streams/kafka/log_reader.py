@@ -221,10 +221,10 @@ class KafkaLog:
                     yield self._consumer
             except (KafkaError, OSError, TimeoutError) as error:
                 await self._drop()
-                said = f": {error}" if str(error) else f" within {self._wait_s:g} s"
+                message = f": {error}" if str(error) else f" within {self._wait_s:g} s"
                 address = self._settings.bootstrap_servers
                 raise errors.BrokerUnavailable(
-                    f"Kafka at {address} does not answer about {self.topic}{said}"
+                    f"Kafka at {address} does not answer about {self.topic}{message}"
                 ) from error
             except BaseException:
                 await self._drop()

@@ -200,10 +200,10 @@ class Producer:
         return round(self._clock() * 1000)
 
     def _unavailable(self, error: BaseException, topic: str | None = None, found: str = "") -> errors.BrokerUnavailable:
-        said = found or str(error) or f"no answer within {self._deadline_s:g} s"
+        message = found or str(error) or f"no answer within {self._deadline_s:g} s"
         about = f" about topic {topic}" if topic else ""
         return errors.BrokerUnavailable(
-            f"Kafka at {self._settings.bootstrap_servers} does not answer{about}, nothing was written: {said}"
+            f"Kafka at {self._settings.bootstrap_servers} does not answer{about}, nothing was written: {message}"
         )
 
     def _in_doubt(self, topic: str, *, dated: bool) -> errors.WriteInDoubt:

@@ -143,9 +143,8 @@ class Publisher:
         self._failpoint("publish.before_send")
         failed = await self._send(self._names.facets, records, codec.encode_record)  # 2
         self._failpoint("publish.after_send")
-        ours = await self._store.write(  # 3
-            _mark, self._names.facets, self._owner, start, records, {records[index].uri: said for index, said in failed}
-        )
+        reasons = {records[index].uri: reason for index, reason in failed}
+        ours = await self._store.write(_mark, self._names.facets, self._owner, start, records, reasons)  # 3
         self._failpoint("publish.after_mark")
         if not ours:
             raise transactions.Fenced
@@ -176,8 +175,8 @@ class Publisher:
         if not letters:
             return 0
         failed = await self._send(self._names.dead_letters, letters, codec.encode_dead_letter)
-        for index, said in failed:  # it stays in the store, where it is listed and can be sent again
-            log.warning("dead_letter_not_published", letter=letters[index].id, reason=said)
+        for index, given in failed:  # it stays in the store, where it is listed and can be sent again
+            log.warning("dead_letter_not_published", letter=letters[index].id, reason=given)
         await self._store.write(dead_letters.mark_sent, letters)
         return len(letters)
 

@@ -171,21 +171,21 @@ def _problems(report: TopicReport) -> list[str]:
 
 def differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> tuple[str, ...]:
     """Say which settings are not as the pipeline needs them, and how to change them."""
-    said = [
+    lines = [
         f"{name} is {found.get(name)}, must be {wanted[name]}; change it with kafka-configs"
         for name in _RELIED_ON
         if name in wanted and found.get(name) != wanted[name]
     ]
     if found.get(_COMPRESSION, _COMPRESSIONS[0]) not in _COMPRESSIONS:
-        said.append(
+        lines.append(
             f"{_COMPRESSION} is {found[_COMPRESSION]}, which the workers cannot read; change it with kafka-configs to"
             f" one of {', '.join(_COMPRESSIONS)}"
         )
     if int(found.get(_AT_LEAST, 0)) < int(wanted[_AT_LEAST]):
-        said.append(
+        lines.append(
             f"{_AT_LEAST} is {found.get(_AT_LEAST)}, must be at least {wanted[_AT_LEAST]}; change it with kafka-configs"
         )
-    return tuple(said)
+    return tuple(lines)
 
 
 @asynccontextmanager
@@ -197,8 +197,8 @@ async def _admin(settings: KafkaSettings, wait_s: float) -> AsyncIterator[AIOKaf
             yield admin
     except (KafkaError, OSError, TimeoutError) as error:
         found = await connection_check.why_unreachable(settings) or str(error)
-        said = f": {found}" if found else f" within {wait_s:g} s"
-        raise errors.BrokerUnavailable(f"Kafka at {settings.bootstrap_servers} does not answer{said}") from error
+        message = f": {found}" if found else f" within {wait_s:g} s"
+        raise errors.BrokerUnavailable(f"Kafka at {settings.bootstrap_servers} does not answer{message}") from error
     finally:
         await admin.close()
 

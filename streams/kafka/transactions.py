@@ -141,8 +141,8 @@ class TransactionalSender:
         await client.commit_transaction()
 
     def _unavailable(self, error: BaseException) -> errors.BrokerUnavailable:
-        said = str(error) or f"no answer within {self._send_s:g} s"
-        return errors.BrokerUnavailable(f"Kafka at {self._settings.bootstrap_servers} does not take records: {said}")
+        message = str(error) or f"no answer within {self._send_s:g} s"
+        return errors.BrokerUnavailable(f"Kafka at {self._settings.bootstrap_servers} does not take records: {message}")
 
 
 async def _hand_over(client: aiokafka.AIOKafkaProducer, topic: str, message: Message) -> "asyncio.Future[Any]":

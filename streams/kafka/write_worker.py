@@ -175,16 +175,16 @@ class WriteWorker:
             try:
                 await work()
             except positions.PositionGap as gap:  # somebody else moved the position; what is true now is asked again
-                said = gap.args[0]
+                found = gap.args[0]
             except errors.TransientError as error:
                 if self._store.hurried:  # the process stops: the records come again after the next start
                     raise
-                said = error.message
+                found = error.message
             else:
                 self.waiting = None
                 return
-            self.waiting = said
-            log.warning("write_worker_waits", topic=self._topic, reason=said, pause_s=pause_s)
+            self.waiting = found
+            log.warning("write_worker_waits", topic=self._topic, reason=found, pause_s=pause_s)
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, RETRY_MAX_S)
 

@@ -141,19 +141,19 @@ def _definitions(members: Members, seen: StatusSnapshot) -> list[Check]:
     ]
     if not foreign:
         return [_fine("definitions")]
-    said = (
+    message = (
         f"{', '.join(foreign)}: {members.settings.config} differs from the active definition, so this worker makes no"
         " calls there; run 'facetline collections apply' to activate its own, or give it the active file"
     )
-    return [Check("definitions", "degraded", said)]
+    return [Check("definitions", "degraded", message)]
 
 
 def _evaluators(members: Members) -> list[Check]:
     if members.work is None:
         return []
     chain = members.work.side_chain
-    said = [each for lane in chain.lanes for each in _of_lane(lane, chain.stats)]
-    return [Check("evaluators", "degraded", "; ".join(said))] if said else [_fine("evaluators")]
+    lines = [each for lane in chain.lanes for each in _of_lane(lane, chain.stats)]
+    return [Check("evaluators", "degraded", "; ".join(lines))] if lines else [_fine("evaluators")]
 
 
 def _of_lane(lane: EvaluatorLane, stats: Stats) -> Iterator[str]:
@@ -165,7 +165,7 @@ def _of_lane(lane: EvaluatorLane, stats: Stats) -> Iterator[str]:
     if lane.allowance is not None and lane.allowance.reached:
         found = availability.spent(lane.name, lane.allowance)
         yield f"{found.cause}; documents wait"
-    if lane.name in stats.untold:
+    if lane.name in stats.unpriced:
         yield f"{lane.name} has a max_usd_per_day and tells no costs, so the limit cannot hold"
 
 
@@ -173,8 +173,8 @@ def _clock(members: Members) -> list[Check]:
     ahead_s = None if members.consumer is None else members.consumer.broker_clock.ahead_s
     if ahead_s is None or ahead_s < CLOCK_DIFFERENCE_S:
         return []
-    said = f"the broker's clock is {ahead_s:.1f} s ahead of this machine's at least; set both by NTP"
-    return [Check("clock", "degraded", said)]
+    message = f"the broker's clock is {ahead_s:.1f} s ahead of this machine's at least; set both by NTP"
+    return [Check("clock", "degraded", message)]
 
 
 def _fine(name: str) -> Check:

@@ -111,8 +111,8 @@ def _health(word: str, checks: Sequence[Check], *, verbose: bool) -> web.Respons
     wrong = [check for check in checks if check.level != "ok"]
     shown = {"checks": [_shown(check) for check in (checks if verbose else wrong)]}
     if level == "failed":
-        said = "; ".join(f"{check.name}: {check.detail}" for check in wrong if check.level == "failed")
-        return _problem(503, f"not {word}", said, shown)
+        message = "; ".join(f"{check.name}: {check.detail}" for check in wrong if check.level == "failed")
+        return _problem(503, f"not {word}", message, shown)
     return web.json_response({"status": word if level == "ok" else level, **shown})
 
 

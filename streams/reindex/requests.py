@@ -77,10 +77,10 @@ async def plan(pipeline: Pipeline, request: model.JobRequest) -> Estimate:
 async def estimate(pipeline: Pipeline, collection: str, *, documents: int, calls: int, body_bytes: int) -> Estimate:
     """Return what calls about bodies of so many bytes would take, by the collection's calls of the last days."""
     evaluator = (await pipeline.definition(collection)).evaluator
-    lately = await pipeline.store.read(usage_ledger.lately, evaluator, collection)
-    tokens = body_bytes * TOKENS_PER_BYTE if lately.mean_tokens is None else calls * lately.mean_tokens
-    cost_usd = 0.0 if calls == 0 else None if lately.mean_usd is None else calls * lately.mean_usd
-    return Estimate(documents, calls, round(tokens), cost_usd, measured=lately.mean_tokens is not None)
+    recent = await pipeline.store.read(usage_ledger.recent, evaluator, collection)
+    tokens = body_bytes * TOKENS_PER_BYTE if recent.mean_tokens is None else calls * recent.mean_tokens
+    cost_usd = 0.0 if calls == 0 else None if recent.mean_usd is None else calls * recent.mean_usd
+    return Estimate(documents, calls, round(tokens), cost_usd, measured=recent.mean_tokens is not None)
 
 
 async def _check(pipeline: Pipeline, request: model.JobRequest) -> None:

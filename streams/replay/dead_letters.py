@@ -62,12 +62,12 @@ def part(data: bytes | None, most: int) -> dict[str, Any] | None:
     """Return bytes as `encoding` (`utf-8` or `base64`), `data` (of the first `most` bytes), `bytes` and `truncated`."""
     if data is None:
         return None
-    said = {"bytes": len(data), "truncated": len(data) > most}
+    fields = {"bytes": len(data), "truncated": len(data) > most}
     try:
         data.decode()
     except UnicodeDecodeError:
-        return {"encoding": "base64", "data": base64.b64encode(data[:most]).decode("ascii"), **said}
-    return {"encoding": "utf-8", "data": data[:most].decode(errors="ignore"), **said}  # the cut may be in a character
+        return {"encoding": "base64", "data": base64.b64encode(data[:most]).decode("ascii"), **fields}
+    return {"encoding": "utf-8", "data": data[:most].decode(errors="ignore"), **fields}  # the cut may be in a character
 
 
 async def page(store: "Store", *, reason: str | None, cursor: str | None, limit: int) -> dict[str, Any]:

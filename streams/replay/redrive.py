@@ -115,8 +115,8 @@ async def _appended(pipeline: Pipeline, going: Sequence[Going]) -> list[dict[str
     results = []
     for place, (letter, _) in enumerate(going):
         outcome = outcomes[place] if outcomes is not None else None
-        said = "sent" if outcome is None else outcome.outcome
-        results.append({"id": letter.id, "outcome": said, "reason": outcome.reason if outcome else None})
+        message = "sent" if outcome is None else outcome.outcome
+        results.append({"id": letter.id, "outcome": message, "reason": outcome.reason if outcome else None})
     return results
 
 

@@ -114,8 +114,8 @@ def _workers(standing: ProcessState) -> list[Check]:
 def _view(views: LiveViews) -> Check:
     unbuilt = views.unbuilt()
     if unbuilt:
-        said = [_unbuilt(views, name) for name in unbuilt[:NAMED_MAX]]
-        return Check("view", "failed", f"being built: {', '.join(said)}")
+        lines = [_unbuilt(views, name) for name in unbuilt[:NAMED_MAX]]
+        return Check("view", "failed", f"being built: {', '.join(lines)}")
     if not views.known.definitions.by_name:
         return Check("view", "ok", "no collection is active yet")
     age_s = views.age_s() or 0.0
@@ -134,23 +134,23 @@ def _definitions(pipeline: "Pipeline", views: LiveViews) -> Check:
     foreign = [each.name for each in own if each.name not in active or active[each.name] != each]
     if not foreign:
         return Check("definitions", "ok", "fine")
-    said = (
+    message = (
         f"{', '.join(foreign)}: {pipeline.settings.config} differs from the active definition, which is what is served"
     )
-    return Check("definitions", "degraded", f"{said}; 'facetline collections apply' makes the file's own active")
+    return Check("definitions", "degraded", f"{message}; 'facetline collections apply' makes the file's own active")
 
 
 def _evaluators(pipeline: "Pipeline") -> Check | None:
     if pipeline.work is None:
         return None
     chain = pipeline.work.side_chain
-    said = []
+    lines = []
     for lane in chain.lanes:
         if lane.breaker.state != "closed":
             reason = chain.stats.breaker_reasons.get(lane.name)
             wait = FIX if lane.name in chain.stats.misconfigured else "documents wait until it answers again"
-            said.append(f"{lane.name}{f' ({reason})' if reason else ''} is stopped: {wait}")
+            lines.append(f"{lane.name}{f' ({reason})' if reason else ''} is stopped: {wait}")
         elif lane.allowance is not None and lane.allowance.reached:
             found = availability.spent(lane.name, lane.allowance)
-            said.append(f"{found.cause}; documents wait")
-    return Check("evaluators", "degraded", "; ".join(said)) if said else Check("evaluators", "ok", "fine")
+            lines.append(f"{found.cause}; documents wait")
+    return Check("evaluators", "degraded", "; ".join(lines)) if lines else Check("evaluators", "ok", "fine")

@@ -200,8 +200,8 @@ class PipelineNode:
                 raise errors.NotFound(f"no event {event_id[:80]!r} of this token")
             return {"event_id": event_id, "uri": None, "outcome": "pending"}
         numbers = {"version": found.version, "revision": found.revision, "indexed_as": found.indexed_as}
-        said = {"reason": found.reason, "message": found.message}
-        return {"event_id": event_id, "uri": found.uri, "outcome": found.outcome, **said, **numbers}
+        fields = {"reason": found.reason, "message": found.message}
+        return {"event_id": event_id, "uri": found.uri, "outcome": found.outcome, **fields, **numbers}
 
     # Search
 
@@ -389,7 +389,7 @@ class PipelineNode:
             self.measures.search(kind, time.perf_counter() - started_s)
 
 
-def _heard(task: "asyncio.Task[None]") -> None:
+def _log_failure(task: "asyncio.Task[None]") -> None:
     """Say loudly that views stand still for good (`/livez` fails from now on), or that exports ended."""
     error = None if task.cancelled() else task.exception()
     if error is not None:
@@ -428,14 +428,14 @@ async def open_node(pipeline: "Pipeline", *, loopback: bool = True, secret: str 
     try:
         await views.look()
         following = asyncio.create_task(views.run(stop), name=VIEWS)
-        following.add_done_callback(_heard)
+        following.add_done_callback(_log_failure)
         tasks.add(following)
         node.followed_by(following)
         if exports is not None:
             every_s = pipeline.settings.export_every_s
             again = exporting.export_every(lambda: lent(views, agents=False), exports.absolute(), every_s, stop)
             exporting_ = asyncio.create_task(again, name="exports")
-            exporting_.add_done_callback(_heard)
+            exporting_.add_done_callback(_log_failure)
             tasks.add(exporting_)
         yield node
     finally:

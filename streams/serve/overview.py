@@ -92,8 +92,8 @@ async def _evaluator(pipeline: "Pipeline", definition: Definition, pending: int,
     stands = await pipeline.unavailability(definition.name)
     if stands is None:
         return {**known, "state": "ok", "said": None}
-    said = stands.says(None, workers=workers) if told else "it does not answer now; documents wait"
-    return {**known, "state": "stopped" if stands.is_permanent else "paused", "said": said}
+    message = stands.says(None, workers=workers) if told else "it does not answer now; documents wait"
+    return {**known, "state": "stopped" if stands.is_permanent else "paused", "said": message}
 
 
 async def _spend(pipeline: "Pipeline", definition: Definition) -> dict[str, Any]:

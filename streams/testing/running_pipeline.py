@@ -191,9 +191,9 @@ def _worker(settings: "Settings") -> Iterator[None]:
     Raises:
         StoreUnavailable: it has, and this is what it said last.
     """
-    said = settings.data_folder / "worker.log"
+    message = settings.data_folder / "worker.log"
     command = [sys.executable, "-c", "from facetline.streams.cli.main import main; main()", "worker"]
-    with said.open("wb") as log:
+    with message.open("wb") as log:
         process = subprocess.Popen(  # noqa: S603 (our own command)
             command, env={**os.environ, **_variables(settings)}, stdout=log, stderr=log
         )
@@ -201,7 +201,7 @@ def _worker(settings: "Settings") -> Iterator[None]:
         yield
         ended = process.poll()
         if ended is not None:
-            text = said.read_text(encoding="utf-8", errors="replace")[-LOG_CHARS:]
+            text = message.read_text(encoding="utf-8", errors="replace")[-LOG_CHARS:]
             raise errors.StoreUnavailable(f"the worker ended by itself with {ended}:\n{text}")
     finally:
         process.terminate()

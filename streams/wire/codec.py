@@ -153,7 +153,7 @@ RECORD_FIELDS = {
 
 def encode_dead_letter(letter: events.DeadLetter) -> Message:
     """Return the dead letter topic's record: the original, with where it stood and why it failed added."""
-    said = {
+    fields = {
         "topic": letter.position.topic,
         "partition": letter.position.partition,
         "offset": letter.position.offset,
@@ -162,7 +162,7 @@ def encode_dead_letter(letter: events.DeadLetter) -> Message:
         "message": letter.message,
         "attempts": letter.attempts,
     }
-    added = [(ERROR_HEADER + name, str(value).encode()) for name, value in said.items()]
+    added = [(ERROR_HEADER + name, str(value).encode()) for name, value in fields.items()]
     return Message(letter.raw.key, letter.raw.value, (*letter.raw.headers, *added))
 
 
@@ -207,8 +207,8 @@ def decode(raw: events.Raw, position: events.Position, definitions: Definitions)
     reading.source, reading.id = _identity(position)
     if isinstance(raw.value, Undecodable):
         span = f"{position.offset} to {raw.value.end - 1}"
-        said = f"the batch of offsets {span} cannot be decoded: {raw.value.reason}; its producer must send it otherwise"
-        return _event(reading, None, EventReason.UNDECODABLE, said)
+        message = f"the batch of offsets {span} cannot be decoded: {raw.value.reason}; its producer must send it again"
+        return _event(reading, None, EventReason.UNDECODABLE, message)
     try:
         content = _read(reading, definitions)
     except _Rejected as rejected:

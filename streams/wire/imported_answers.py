@@ -45,7 +45,7 @@ def answered(definition: Definition, facets: Any, evaluation: Any) -> Answered:
         raise _invalid(str(error)) from error
     public = answers.facet_values(asked, found)
     _check_levels(given, public)
-    said = {
+    fields = {
         "evaluator": words.get("evaluator", KIND),
         "kind": KIND,
         "model": words.get("model", UNKNOWN),
@@ -56,9 +56,9 @@ def answered(definition: Definition, facets: Any, evaluation: Any) -> Answered:
         "notes": None,
     }
     at = _classified_at(words.get("classified_at"))
-    text = json.dumps([public, said, words.get("classified_at")], sort_keys=True, allow_nan=False)
+    text = json.dumps([public, fields, words.get("classified_at")], sort_keys=True, allow_nan=False)
     fingerprint = IMPORTED_FINGERPRINT + hashlib.sha256(text.encode()).hexdigest()
-    return Answered(public, said, fingerprint, None if at is None else round(at.timestamp() * 1000))
+    return Answered(public, fields, fingerprint, None if at is None else round(at.timestamp() * 1000))
 
 
 def value_of(question: Question, given: Any) -> answers.FacetValue:
@@ -93,8 +93,8 @@ def _boolean(given: Any) -> answers.FacetValue:
     if value is None and probability is None:
         raise ValueError(f"{given!r:.80} is neither yes nor no, nor a probability of yes")
     # A plain yes comes without a probability, so it has no confidence.
-    said = {"value": value} if probability is None else {"probability": probability}
-    return {"type": "boolean", **said, "confidence": None}
+    message = {"value": value} if probability is None else {"probability": probability}
+    return {"type": "boolean", **message, "confidence": None}
 
 
 def _number(given: Any) -> float | None:

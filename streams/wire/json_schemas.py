@@ -106,8 +106,8 @@ def _facets() -> dict[str, Any]:
 
 def _evaluation() -> dict[str, Any]:
     known = _properties(Evaluation)
-    said = {name: known[name] for name in ("evaluator", "model", "fingerprint")}
-    return _object({**said, "time": TIME}, required=(*said, "time"))
+    fields = {name: known[name] for name in ("evaluator", "model", "fingerprint")}
+    return _object({**fields, "time": TIME}, required=(*fields, "time"))
 
 
 def _value(answer: type[BaseModel]) -> dict[str, Any]:

@@ -312,7 +312,7 @@ async def test_a_limit_that_sees_no_costs_says_so(store: engine.Store):
         async with chains.running(store, evaluator, replace(QUICK, concurrency=1, max_usd_per_day=1.0)) as chain:
             await chains.settled(store)
             chain.wake()
-            await eventually(lambda: chain.stats.untold == {"fake"})
+            await eventually(lambda: chain.stats.unpriced == {"fake"})
 
     assert [line["event"] for line in logs].count("spend_unknown") == 1
     assert (await total(store)).known_usd is None

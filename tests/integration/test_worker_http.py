@@ -61,7 +61,7 @@ def working(tmp_path: Path, store: engine.Store, **given: Any) -> Any:
     """Return a worker with everything started; its parts are stand-ins."""
     members: Any = starting(tmp_path, **given)
     lane = SimpleNamespace(name="triage", breaker=Breaker(), allowance=None)
-    stats = SimpleNamespace(breaker_reasons={}, misconfigured=frozenset(), untold=frozenset(), store_problem=None)
+    stats = SimpleNamespace(breaker_reasons={}, misconfigured=frozenset(), unpriced=frozenset(), store_problem=None)
     members.store, members.partitions = store, 4
     members.work = SimpleNamespace(side_chain=SimpleNamespace(lanes=[lane], stats=stats), tasks=[])
     members.consumer = SimpleNamespace(partitions=frozenset({0, 2}), waiting=None, broker_clock=BrokerClock())

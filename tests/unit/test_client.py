@@ -124,7 +124,7 @@ def test_errors_come_back_as_they_were(raised: errors.PipelineError):
     found = calls.error_of(Reply(problem.status, {}, problems.encoded(problem.members("/v1/x"))))
 
     assert type(found) is type(raised)
-    assert found.message == public_messages.said(raised)
+    assert found.message == public_messages.message_of(raised)
     for field in ("allowed", "line", "column", "reason", "code"):
         assert getattr(found, field, None) == getattr(raised, field, None)
 

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from facetline.streams import local_server as data_lock
 with data_lock.locked(Path(sys.argv[1])) as lock:
-    lock.tell("http://127.0.0.1:1", "s")
+    lock.publish("http://127.0.0.1:1", "s")
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -26,7 +26,7 @@ def test_a_holder_is_found_and_its_second_refused(tmp_path: Path):
     """While a folder is held its address and secret are found, and nobody else gets it."""
     with local_server.locked(tmp_path / "new") as lock:
         assert local_server.holder(tmp_path / "new") is None  # it has not told where it is yet
-        lock.tell("http://127.0.0.1:8080", "store-1")
+        lock.publish("http://127.0.0.1:8080", "store-1")
 
         found = local_server.holder(tmp_path / "new")
 
@@ -47,7 +47,7 @@ def test_who_only_looks_is_no_server(tmp_path: Path):
     gone.start()
 
     with local_server.locked(tmp_path) as lock:
-        lock.tell("http://127.0.0.1:8080", "store-1")
+        lock.publish("http://127.0.0.1:8080", "store-1")
         assert local_server.holder(tmp_path) is not None
     gone.join()
 

@@ -142,8 +142,8 @@ def test_a_missing_worker_is_a_warning_in_words(
     given["evaluator"] = {**given["evaluator"], "said": way_out}
     strip = pipeline_strip.strip(given)
 
-    assert (strip.warning, strip.state_said, strip.why) == (warning, "not asked", "")
-    assert [part.said for part in strip.parts] == ["answered", "waiting", "failed", "blank"]
+    assert (strip.warning, strip.state_label, strip.why) == (warning, "not asked", "")
+    assert [part.label for part in strip.parts] == ["answered", "waiting", "failed", "blank"]
 
 
 @pytest.mark.parametrize("state", ["ok", "paused", "stopped", "unknown"])
@@ -152,7 +152,7 @@ def test_no_other_state_is_a_missing_worker(state: str):
     strip = pipeline_strip.strip(_standing(state, 2))
 
     assert strip.warning == ""
-    assert strip.parts[1].said == "being asked"
+    assert strip.parts[1].label == "being asked"
 
 
 def _standing(state: str, pending: int) -> dict[str, Any]:

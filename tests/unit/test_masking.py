@@ -195,7 +195,7 @@ LEAK = """
 import logging, sys, structlog
 from facetline.facets import errors
 from facetline.streams import logs, settings
-from facetline.streams.cli.main import _say_traceback
+from facetline.streams.cli.main import _print_traceback
 found = settings.load_settings()
 logs.configure("warning", sys.argv[1])
 pw = "c4n4ry-Pw_9x"
@@ -206,7 +206,7 @@ try:
     int(f"{pw}@127.0.0.1")
 except ValueError as error:
     structlog.get_logger().error("crashed", exc_info=True)
-    _say_traceback(type(error), error, error.__traceback__)
+    _print_traceback(type(error), error, error.__traceback__)
 """
 HELD = [
     {"FACETLINE_STORE_URL": f"postgresql+psycopg://u:{CANARY}@h/db"},

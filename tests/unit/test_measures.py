@@ -12,9 +12,9 @@ URGENT = boolean(ask="Today?")
 SEVERITY = score(ask="How bad?", levels=["low", "middle", "high"])
 
 
-def chosen(label: str, said: str, confidence: float | None = None) -> Judged:
+def chosen(label: str, predicted: str, confidence: float | None = None) -> Judged:
     """A judged choice."""
-    return Judged(label, ChoiceAnswer(choice=said, confidence=confidence))
+    return Judged(label, ChoiceAnswer(choice=predicted, confidence=confidence))
 
 
 CHOICES = [
@@ -45,7 +45,7 @@ def test_a_choice_is_counted_by_option():
 
     assert (found.n, found.right, found.accuracy) == (4, 3, 0.75)
     billing, outage = found.options["billing"], found.options["outage"]
-    assert (billing.n, billing.said, billing.precision, billing.recall) == (3, 2, 1.0, pytest.approx(2 / 3))
+    assert (billing.n, billing.predicted, billing.precision, billing.recall) == (3, 2, 1.0, pytest.approx(2 / 3))
     assert billing.f1 == pytest.approx(0.8)
     assert (outage.precision, outage.recall) == (0.5, 1.0)
     assert found.options["other"] == measures.OptionMeasure(0, 0, None, None, None)

@@ -28,7 +28,7 @@ def test_nobody_outside_is_told_where_things_are(error: errors.PipelineError):
 def test_what_the_caller_can_mend_is_told_whole():
     """An error about what was asked keeps its words, and is nobody's business in the log."""
     with structlog.testing.capture_logs() as logs:
-        told = public_messages.said(errors.InvalidQuery("limit is 0; give 1 to 200"))
+        told = public_messages.message_of(errors.InvalidQuery("limit is 0; give 1 to 200"))
 
     assert told == "limit is 0; give 1 to 200"
     assert logs == []
