@@ -1,7 +1,7 @@
 """Kill switches for tests at named points of the pipeline; live only by `FACETLINE_FAILPOINTS`.
 
 The variable holds `name=action` or `name=action:path`, several with `|` between them. Actions: `kill` (SIGKILL, this
-process), `raise` (`FailpointReached`), `pause` (stand still while the file at `path` exists; `path.reached` is made
+process), `raise` (`FailpointReached`), `pause` (wait while the file at `path` exists; `path.reached` is made
 first, so that others know). A `path` given with `kill` or `raise` arms them: they act only while that file exists.
 Without the variable a failpoint does nothing.
 """
@@ -17,7 +17,7 @@ VARIABLE = "FACETLINE_FAILPOINTS"
 
 NAMES = (
     "apply.before_commit",  # write worker, local writer: batch applied, transaction still open
-    "apply.after_commit",  # committed, not yet acknowledged to Kafka or (local) told to the writer
+    "apply.after_commit",  # committed, not yet acknowledged to Kafka or (local) returned to the writer
     "chain.after_claim",  # side chain: claimed, evaluator not yet called
     "chain.before_store",  # side chain: answered, answer not yet stored
     "chain.after_store",  # side chain: answer stored
@@ -31,19 +31,19 @@ NAMES = (
 ACTIONS = ("kill", "pause", "raise")
 
 PAUSE_LIMIT_S = 120.0
-"""A pause that nobody ends must not outlive the test that asked for it."""
+"""A pause that is not ended must not outlive the test that asked for it."""
 PAUSE_STEP_S = 0.01
 
 
 class FailpointReached(Exception):
-    """A failpoint was told to raise here."""
+    """A failpoint raised here, as configured."""
 
 
 def failpoint(name: str) -> None:
     """Do what `FACETLINE_FAILPOINTS` says about this point; nothing without the variable.
 
     Raises:
-        FailpointReached: when told to.
+        FailpointReached: when configured to.
         InvalidSettings: the variable names an unknown point or action.
     """
     given = os.environ.get(VARIABLE)

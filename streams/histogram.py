@@ -1,4 +1,4 @@
-"""A histogram in the sense of Prometheus, without its library: counting must cost nothing where nobody looks."""
+"""A histogram in the sense of Prometheus, without its library: counting must cost nothing where it is not read."""
 
 import bisect
 from collections.abc import Sequence

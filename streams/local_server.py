@@ -85,7 +85,7 @@ def locked(folder: Path) -> Iterator[DataLock]:
 
 
 def holder(folder: Path) -> Holder | None:
-    """Return who serves a data folder; None when the lock is free, whatever the file says, or nothing is told yet."""
+    """Return who serves a data folder; None when the lock is free, whatever the file says, or nothing is published yet."""
     try:
         descriptor = private_files.open_private(folder / NAME, os.O_RDONLY)
     except OSError:
@@ -93,7 +93,7 @@ def holder(folder: Path) -> Holder | None:
     try:
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return None  # nobody holds it; closing gives it up again
+            return None  # it was free; closing releases it again
         return _read(descriptor)
     finally:
         os.close(descriptor)

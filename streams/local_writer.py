@@ -12,7 +12,7 @@ SOURCE = "facetline/local"
 
 
 class LocalWriter:
-    """Logs and applies events in one transaction of the store; `wake` is told when there is something to classify."""
+    """Logs and applies events in one transaction of the store; `wake` is called when there is something to classify."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -53,7 +53,7 @@ LOOK_FIRST_S = 0.5
 class NewDocument:
     """A document to write; a body or state that is None stays as it is. `event_id` is new within its source.
 
-    `facets`: answers of an earlier system, as facet values, which stand until they are asked for anew; `evaluation`
+    `facets`: answers of an earlier system, as facet values, which stay until the next reindex; `evaluation`
     says where they are from (`evaluator`, `model`, `classified_at`, `confidence_source`, all of them text).
     """
 
@@ -85,7 +85,7 @@ class BackgroundWork(Protocol):
 class Pipeline:
     """Write, read and search documents. Made by `streams.local.open_local` and `streams.wiring.open_pipeline`.
 
-    `work` is the side chain, where this process runs it; `server` whoever serves the data folder meanwhile.
+    `work` is the side chain, where this process runs it; `server` the process that serves the data folder, if any.
     """
 
     def __init__(self, store: Store, writer: Writer, settings: Settings, project: Project | None, source: str) -> None:
@@ -140,7 +140,7 @@ class Pipeline:
 
         A body or state that is None stays as it is. With `wait="answered"` the reply comes when this write's facets
         are there (or failed, or a later write has taken over), or with `status: pending` after `timeout_s`; sooner when
-        its evaluator is known to need mending, or to have spent what it may: `standstill.of` says so.
+        its evaluator is known to be misconfigured or to have spent its budget (`unavailability`).
 
         `source` is whose event it is, within which `event_id` is new; `active` the definitions that it is judged by, if
         they are known already.
@@ -232,7 +232,7 @@ class Pipeline:
             "facets": None,
             "reason": None,
         }
-        with contextlib.suppress(errors.StoreUnavailable):  # it is applied, whatever else could be told
+        with contextlib.suppress(errors.StoreUnavailable):  # it is applied, whatever else is unknown
             if wait == "answered":
                 await self._wait_settled(uri, outcome.indexed_as or 0, collection, waiting)
             document = await waiting.bounded(functools.partial(self.store.read, documents_.get, uri))
@@ -246,7 +246,7 @@ class Pipeline:
         return {**reply, "token": tokens.encode(tokens.WriteToken(self.store.store_id, uri, version))}
 
     async def _wait_settled(self, uri: str, indexed_as: int, collection: str, waiting: "_Waiting") -> None:
-        """Wait until `indexed_as` is settled or passed, or nobody will ask about it for longer than one would wait."""
+        """Wait until `indexed_as` is settled or passed, or its evaluator stays unavailable for long."""
 
         async def look() -> object:
             if await self.store.read(documents_.settled, uri, indexed_as):

@@ -1,7 +1,7 @@
 """What the configuration file says: collections, evaluators and their limits, checked as a whole.
 
 `facetline collections check` and every start-up come through `load_project`, so both refuse the same things, and all
-problems are told at once.
+problems are reported at once.
 """
 
 import importlib
@@ -57,7 +57,7 @@ def load_project(settings: Settings) -> Project:
 
     Raises:
         InvalidSettings: there is no file, or it cannot be read.
-        InvalidDefinition: naming every collection, question and evaluator with a problem, and the mend.
+        InvalidDefinition: naming every collection, question and evaluator with a problem, and the way out.
     """
     path = settings.config
     if not path.exists():
@@ -251,7 +251,7 @@ class _Reading:
         return name
 
     def _known_evaluator(self, collection: str, given: str) -> str | None:
-        """Return the name of an evaluator that has a table; None, with a problem unless it was told, without one."""
+        """Return the name of an evaluator that has a table; None, with a problem unless it was reported, without one."""
         if given in self.evaluators:
             return given
         if given not in self._refused | self._limits_alone:

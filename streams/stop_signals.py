@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM for what runs until it is told to stop: the first one asks, the second one insists."""
+"""Graceful stop on SIGINT and SIGTERM; a second signal ends the process at once."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Work that must be heard to its end although the task that asked for it is cancelled meanwhile."""
+"""Await a coroutine to completion even if the caller is cancelled."""
 
 import asyncio
 from collections.abc import Coroutine

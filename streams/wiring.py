@@ -127,7 +127,7 @@ def _project(settings: Settings, *, needed: bool) -> Project | None:
 
 
 def _server(settings: Settings, store: Store) -> local_server.Holder | None:
-    """Return who serves this data folder; a server of another store than ours is nobody's business here."""
+    """Return the server of this data folder, None if it serves another store than ours."""
     found = local_server.holder(settings.data_folder)
     return found if found is not None and found.store_id == store.store_id else None
 

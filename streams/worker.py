@@ -1,8 +1,8 @@
 """One worker process of the Kafka runtime: it applies events, answers what is due, and publishes facets.
 
-Any number of them may run. What is not there yet (store, broker, topics' leaders) is waited for and said; what is wrong
-(definitions, topics) ends the process at once. The first signal stops: the batch in hand is committed, running calls
-get their grace period; a second one ends the calls as well.
+Any number of them may run. What is not there yet (store, broker, topics' leaders) is waited for and logged; what is
+wrong (definitions, topics) ends the process at once. The first signal stops: the batch in hand is committed, running
+calls get their grace period; a second one ends the calls as well.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ async def run_worker(
     `on_ready` gets one line for people once records can flow: what is consumed, into which store, where its health is.
 
     Raises:
-        InvalidSettings, InvalidDefinition, InvalidTopics, StoreMismatch: what a person must mend first.
+        InvalidSettings, InvalidDefinition, InvalidTopics, StoreMismatch: what must be fixed first.
     """
     project = project_.load_project(settings)
     stop = asyncio.Event()
@@ -159,7 +159,7 @@ async def _log(settings: Settings, topic: str) -> AsyncIterator[KafkaLog]:
 
 
 async def _when_there(open_: Callable[[], Awaitable[T]], stop: asyncio.Event, members: Members) -> T | None:
-    """Try until what is needed is there; None when told to stop before."""
+    """Try until what is needed is there; None when asked to stop before."""
     pause_s = WAIT_FIRST_S
     while not stop.is_set():
         try:
@@ -179,7 +179,7 @@ async def _when_there(open_: Callable[[], Awaitable[T]], stop: asyncio.Event, me
 
 
 async def _unless_stopped(opening: Awaitable[T], stop: asyncio.Event) -> T | None:
-    """Return what comes of `opening`; cancel it, and return None, when told to stop before."""
+    """Return what comes of `opening`; cancel it, and return None, when asked to stop before."""
     task, stopped = asyncio.ensure_future(opening), asyncio.create_task(stop.wait(), name="wait for stop")
     try:
         await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)

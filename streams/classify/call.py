@@ -95,7 +95,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """This body gets no answer; `error` is the class that said so. `spent` None: nothing, as far as anybody knows."""
+    """This body gets no answer; `error` is the class of the error. `spent` None: nothing, as far as is known."""
 
     reason: str
     message: str
@@ -105,7 +105,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class TransientFailure:
-    """It may pass when tried again; `misconfigured` when no try can help before somebody mends the evaluator.
+    """A retry may succeed; `misconfigured`: none can before the evaluator is fixed.
 
     Not `counted`: the call only found out how to ask the next one, so that it says nothing against anybody.
     `tries_max`: the evaluator was there, and only the document is tried again, so many times in all.
@@ -127,13 +127,13 @@ class NotStarted:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """The call was ended from here, at shutdown; what it might have said is lost."""
+    """The call was ended from here, at shutdown; its answer, if any, is lost."""
 
 
 Verdict = Answer | Failure | TransientFailure | NotStarted | Cancelled
 
 UNHEARD = errors.Spent()
-"""What a call used up whose end nobody heard: its provider may have worked on, and may bill it."""
+"""The usage of a call whose end is unknown: its provider may have worked on, and may bill it."""
 
 
 def spent_on(call: Call, verdict: Verdict) -> errors.Spent | None:

@@ -67,7 +67,8 @@ class Breaker:
     def failed(self, ticket: Ticket, document: str, now_s: float, *, misconfigured: bool = False) -> bool:
         """Note a passing failure of `document`; say whether it is the document's to answer for.
 
-        False means that the evaluator is the trouble (the breaker is or was open): the document's bounds stand still.
+        False means that the evaluator is the trouble (the breaker is or was open): the document's tries are not
+        counted.
         """
         if ticket.generation != self._generation:
             return False

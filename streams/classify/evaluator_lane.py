@@ -1,6 +1,6 @@
 """One evaluator's share of the side chain: its collections, limiter, breaker and retry bounds, and what they decide.
 
-A lane says how many documents may be claimed now, and turns what came of a call into what the store is told. It knows
+A lane says how many documents may be claimed now, and turns the outcome of a call into what the store records. It knows
 no store and starts no calls.
 """
 
@@ -42,14 +42,14 @@ PROBED_MAX = 32
 
 
 ACCUSERS_MAX = 1000
-"""Documents of which it is remembered that their calls said the evaluator needs mending."""
+"""How many documents are remembered whose calls found the evaluator misconfigured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
     """Ask again after `delay_s`; `counted` when it is the document's own trouble.
 
-    `misconfigured`: no try can help before somebody mends the evaluator.
+    `misconfigured`: no retry can help before the evaluator is fixed.
     """
 
     reason: str
@@ -60,7 +60,7 @@ class Retry:
 
 
 Settlement = Answer | Failure | Retry | NotStarted | Cancelled
-"""What the store is told about a claim."""
+"""What the store records about a claim."""
 
 
 class EvaluatorLane:
@@ -162,7 +162,7 @@ class EvaluatorLane:
             self.look_at_s = now_s + min(max(due_s, LOOK_MIN_S), POLL_S)
 
     def end(self, call: Call, verdict: Verdict, now_s: float) -> Settlement:
-        """Count the end of a call, and decide what its document is told."""
+        """Count the end of a call, and decide what is recorded of its document."""
         if call.started_s is None:
             self.limiter.withdraw(call.taken)
         else:
@@ -175,7 +175,7 @@ class EvaluatorLane:
             case Answer():
                 self.limiter.succeeded()
                 self.breaker.succeeded(call.ticket)
-            case Failure() if call.started_s is not None:  # it was there, and said no
+            case Failure() if call.started_s is not None:  # it answered with a refusal
                 self.limiter.succeeded()
                 self.breaker.succeeded(call.ticket)
             case _:
@@ -208,7 +208,7 @@ class EvaluatorLane:
         if not trouble.counted:
             self.breaker.abandoned(call.ticket, now_s)
             return False
-        if trouble.tries_max is not None:  # it was there, and said nothing
+        if trouble.tries_max is not None:  # it was reached, and did not answer
             self.limiter.succeeded()
             self.breaker.succeeded(call.ticket)
             return True
@@ -223,7 +223,7 @@ class EvaluatorLane:
         return self.breaker.failed(call.ticket, call.claim.uri, now_s, misconfigured=trouble.misconfigured)
 
     def _accuses_again(self, uri: str) -> bool:
-        """Say whether a document's calls said before that the evaluator needs mending, and others were answered since.
+        """Return whether a document's earlier calls found the evaluator misconfigured, and others were answered since.
 
         Then it is the document: a firewall that stops its body with 403, a refusal that quotes words of it. Each time
         counts only with an answer since the last, so that no document fails for a key that is bad for long.

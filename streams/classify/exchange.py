@@ -1,4 +1,4 @@
-"""What the side chain tells the store: results in batches, each kind in one transaction, then new claims.
+"""Store the results of calls in batches, each kind in one transaction, and make new claims.
 
 Answers and the next claims share a transaction, so that a fast evaluator costs one commit for a whole round of calls.
 Failures, retries and releases are rare and have transactions of their own: each locks its documents in the order of
@@ -21,7 +21,7 @@ from facetline.streams.classify.evaluator_lane import EvaluatorLane, Retry, Sett
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """A claim that is over for this process, and what the store is told about it.
+    """The result of a claim that is over for this process.
 
     `number` counts the endings of this process; `spent` is what the call used up, None where there was none.
     """
@@ -35,7 +35,7 @@ class CallResult:
 
     @property
     def charge(self) -> usage_ledger.UsageEntry | None:
-        """What the ledger is told, None when nothing was used up."""
+        """The entry for the usage ledger, None when nothing was used up."""
         if self.spent is None:
             return None
         assigned = self.call.assignment
@@ -81,7 +81,7 @@ def exchange(
 ) -> Exchanged:
     """Store answers, claim, and charge the calls last: their rows are other processes' as well, and locked shortly.
 
-    Claims wait for no lock, so holding those of the answers blocks nobody.
+    Claims wait for no lock, so holding those of the answers blocks no process.
     """
     answered = [_answered(each.call, each.settlement) for each in answers if isinstance(each.settlement, Answer)]
     settled = queue.answer(tx, answered) if answered else NOTHING

@@ -1,6 +1,6 @@
-"""What a process has to tell the others about its evaluators: which do not answer and why, and which do again.
+"""Outage reports of a process: which of its evaluators do not answer and why, and which answer again.
 
-Told in the next exchange with the store, and kept until the store has heard it.
+They are written in the next exchange with the store, and kept until it has acknowledged them.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from facetline.streams.classify.call import Answer
 from facetline.streams.classify.evaluator_lane import EvaluatorLane, Retry, Settlement
 
 MARGIN_S = 10.0
-"""How much longer than until the end of its next probe a word is taken for what is so: time for it to be told anew."""
+"""How long after the next probe a report stays valid: the time it takes to renew it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +24,14 @@ class OutageReport:
 
 
 class OutageReports:
-    """The words not told yet, by evaluator."""
+    """The reports not written yet, by evaluator."""
 
     def __init__(self) -> None:
         self._unreported: dict[str, OutageReport] = {}
         self._well: set[str] = set()
 
     def __bool__(self) -> bool:
-        """Whether there is anything to tell."""
+        """Whether there is anything to write."""
         return bool(self._unreported)
 
     def note(self, lane: EvaluatorLane, settlement: Settlement) -> None:
@@ -44,11 +44,11 @@ class OutageReports:
             self._unreported[lane.name] = OutageReport(lane, None)
 
     def taken(self, now_s: float) -> tuple[OutageReport, ...]:
-        """Return what is to be told now, in the order of the evaluators' names."""
+        """Return what to write now, in the order of the evaluators' names."""
         return tuple(_dated(self._unreported[name], now_s) for name in sorted(self._unreported))
 
     def acknowledge(self, words: tuple[OutageReport, ...]) -> None:
-        """Note that the store has heard these; what came meanwhile stays."""
+        """Drop reports that the store has; newer ones stay."""
         for word in words:
             if self._unreported[word.lane.name].trouble is word.trouble:
                 del self._unreported[word.lane.name]

@@ -2,7 +2,7 @@
 
 The evaluator is asked the collection's own choice questions about the sentence, each with one option more: that the
 sentence says nothing about it. Only declared options can come out, whatever the sentence says. What the evaluator is
-unsure of is left out, and told. Nothing here runs unless somebody asks for it: searching itself asks no model.
+unsure of is left out, and reported. Nothing here runs unless it is requested: searching itself asks no model.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ UNMENTIONED = "__any__"
 """The added option; more underscores where a question has one of this name."""
 NOTHING_SAID = "The request does not say anything about this"
 SENTENCE_BYTES_MAX = 4096
-"""A sentence or a few; whoever gives a document by mistake pays for none."""
+"""A sentence or a few; a document given by mistake costs nothing."""
 CONFIDENCE_MIN = 0.5
 """Below, the evaluator itself finds it likelier that something else is meant."""
 
@@ -41,7 +41,7 @@ class Taken:
 class Understood:
     """What a sentence was taken for, by question; `unsure` holds what was left out for its low confidence.
 
-    `unasked`: questions that the evaluator cannot take with one option more. `cost_usd` None: not told.
+    `unasked`: questions that the evaluator cannot take with one option more. `cost_usd` None: not reported.
     """
 
     sentence: str

@@ -83,7 +83,9 @@ class Limiter:
         return NONE_TAKEN if self._tokens is None else self._tokens.take(text_bytes)
 
     def end(self, taken: Taken = NONE_TAKEN, used: int = 0) -> None:
-        """Count the end of a call that reported `used` tokens, 0 if it told nothing; `taken` is what `start` said."""
+        """Count the end of a call that reported `used` tokens, 0 if it reported nothing; `taken` is what `start`
+        returned.
+        """
         self.in_flight -= 1
         if self._tokens is not None and used > 0:
             self._tokens.correct(taken, used)

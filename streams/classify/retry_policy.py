@@ -11,7 +11,7 @@ RETRY_AFTER_MAX_S = 300.0
 """A provider's own wish is taken up to this: longer outages are the breaker's business, and it asks at this pace."""
 
 RETRY_AFTER_SPREAD = 0.1
-"""Documents that were told the same Retry-After come back spread over this part of it, and never before it."""
+"""Documents with the same Retry-After come back spread over this part of it, and never before it."""
 
 DOUBLINGS_MAX = 30
 """Keeps the power of two finite; any wait is at its cap long before."""

@@ -4,7 +4,7 @@ One loop, one exchange with the store at a time. The steps of a round, and what 
 
 1. Results of ended calls are stored and free call slots are filled with claims, in one transaction; with slow calls
    in two, the claims first, and the results of several rounds together. After it the claims are ours until their leases
-   end; whoever finds one expired records a crash and asks again.
+   end; the process that finds one expired records a crash and calls again.
 2. Each claim becomes one task that makes one call. No transaction is open meanwhile. After a call its answer is lost
    and asked for again, as above.
 3. Back to 1, as soon as a result is there or the queue is worth a look.
@@ -222,7 +222,7 @@ class SideChain:
         return all(isinstance(each.settlement, Answer) and each.seconds > slow_s for each in ended)
 
     def _store_at_s(self) -> float | None:
-        """Return when the store is told what ended: answers of slow calls wait for others while others are at work."""
+        """Return when results are stored: answers of slow calls wait for others while others are running."""
         if not self._ended:
             return None
         if 2 * len(self._running) < self.slots or not self._are_slow(self._ended):
@@ -353,7 +353,8 @@ class SideChain:
             return  # given up at a stop
         if task.cancelled():
             verdict: Verdict = Cancelled()
-        elif (error := task.exception()) is not None:  # `ask` itself failed: the document is told, the worker lives
+        # `ask` itself failed: recorded with the document, and the worker lives
+        elif (error := task.exception()) is not None:
             log.error("call_broke", uri=running[1].claim.uri, exc_info=error)
             verdict = Failure(DocumentReason.EVALUATOR_ERROR, type(error).__name__, type(error).__name__)
         else:

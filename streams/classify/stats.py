@@ -26,14 +26,14 @@ log = structlog.get_logger(__name__)
 class Stats:
     """Counts since the start of this process.
 
-    `failed`, `retried` and `released` count what the store was told and took; `discarded` counts all results that were
+    `failed`, `retried` and `released` count what the store accepted; `discarded` counts all results that were
     about something past. `remembered` documents were answered by the memo, without a call. `breakers` holds each
     evaluator's breaker state, `breaker_reasons` what opened those that are not closed, `misconfigured`
     those of them that someone must fix, `not_active` the collections whose active definition is not ours.
 
     For metrics: `ended` claims by (evaluator, outcome, reason), `remembered_by` and `cost_usd` by evaluator, `tokens`
     by (evaluator, input or output), and how long the calls that were made took by evaluator. `spent` are the evaluators
-    whose money of the day is used up, `untold` those that have a limit and tell no costs.
+    whose daily budget is spent, `unpriced` those that have a limit and report no costs.
     """
 
     store_problem: str | None = None
@@ -82,7 +82,7 @@ class Stats:
             )
 
     def record(self, endings: list[CallResult], settled: queue.Settled) -> None:
-        """Count and report endings that the store was told of, by what became of them there."""
+        """Count and log results after the store has answered, by what it did with them."""
         held = set(settled.stored)
         for ending in endings:
             claim = ending.call.claim

@@ -1,6 +1,6 @@
 """What a call is charged with: an evaluator's own account of tokens and dollars, made fit for the ledger.
 
-What somebody else's evaluator hands on may be anything; a count or an amount that is none is taken as not told.
+A custom evaluator may report anything; a count or an amount that is not a number counts as not reported.
 """
 
 import math
@@ -40,12 +40,12 @@ def charge_of(
 
 
 def one_call(definition: Definition, evaluator: Evaluator, spent: errors.Spent) -> usage_ledger.UsageBatch:
-    """Return the bill for a call about no document; it is told once."""
+    """Return the usage batch of a call about no document; it is applied once."""
     return usage_ledger.UsageBatch(uuid.uuid4().hex, "ask", (charge_of(1, definition, evaluator, spent),))
 
 
 def tokens_of(usage: object) -> tuple[int, int]:
-    """Return the tokens in and out that a call reported; 0 for what was not told."""
+    """Return the tokens in and out that a call reported; 0 for what was not reported."""
     counts = usage if isinstance(usage, Mapping) else {}
     return _first(counts, INPUT_NAMES), _first(counts, OUTPUT_NAMES)
 

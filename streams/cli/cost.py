@@ -19,12 +19,12 @@ def cost(
     collection: Annotated[str | None, typer.Option("--collection", help="Only calls about this collection.")] = None,
     evaluator: Annotated[str | None, typer.Option("--evaluator", help="Only calls of this evaluator.")] = None,
     since: Annotated[str | None, typer.Option("--since", help="The first day (UTC), such as 2026-11-30.")] = None,
-    by: Annotated[By, typer.Option("--by", help="What sums are told apart by.")] = "day",
+    by: Annotated[By, typer.Option("--by", help="What the sums are grouped by.")] = "day",
     json_: options.Json = False,
     config: options.Config = None,
     folder: options.Folder = None,
 ) -> None:
-    """Show what calls have used up: calls, tokens and dollars, as their providers told."""
+    """Show what calls have used up: calls, tokens and dollars, as their providers reported them."""
     first = None if since is None else _day(since)
 
     async def work() -> int | None:

@@ -113,7 +113,7 @@ def redrive(
     running.run(work, again="run the same command again to go on")
 
 
-@app.command("discard", short_help="Close dead letters for good, without sending them.")
+@app.command("discard", short_help="Close dead letters permanently, without sending them.")
 def discard(
     ids: Annotated[list[int] | None, typer.Argument(metavar="ID")] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="All letters with this reason.")] = None,
@@ -122,7 +122,7 @@ def discard(
     config: options.Config = None,
     folder: options.Folder = None,
 ) -> None:
-    """Close dead letters for good, without sending them; their bytes and who closed them when are kept."""
+    """Close dead letters permanently, without sending them; their bytes and who closed them when are kept."""
     if bool(ids) == (reason is not None):
         raise typer.BadParameter("give either ids or --reason")
 
@@ -159,7 +159,7 @@ async def _agreed(store: "Store", reason: str, *, asks: bool) -> bool:
         output.note(f"no open dead letter has the reason {reason[:80]!r}{hint}")
         return True
     return not asks or typer.confirm(
-        f"Discard {counts[reason]} dead letters ({display.line(reason)}) for good?", err=True
+        f"Discard {counts[reason]} dead letters ({display.line(reason)}) permanently?", err=True
     )
 
 

@@ -37,7 +37,7 @@ def write(  # a command's parameters are its options
     config: options.Config = None,
     folder: options.Folder = None,
 ) -> None:
-    """Write a document; its facets are cleared at once and asked for anew."""
+    """Write a document; its facets are cleared at once and asked for again."""
     timeout_s = seconds(timeout)
     given = _body(source, body, file)
     fields = _state(state)

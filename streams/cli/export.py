@@ -78,7 +78,7 @@ async def _export(
     with_texts: bool,
     json_: bool,
 ) -> None:
-    """Export once; with a time between, again and again, and a failure is told and tried again."""
+    """Export once; with an interval repeatedly, and a failure is reported and retried."""
     from facetline.facets import errors
     from facetline.streams.views import exports as exporting
 

@@ -92,7 +92,7 @@ def import_(  # a command's parameters are its options
 ) -> None:
     """Write every line of a file as a document: {"key" or "uri", "body", "state"}, or a CSV row.
 
-    Answers of an earlier system are kept and found as they are, without a call, until 'reindex --outdated' asks anew.
+    Answers of an earlier system are kept and found as they are, without a call, until 'reindex --outdated' asks again.
     """
     from facetline.streams.files import documents as imports
     from facetline.streams.files import typed_fields

@@ -63,8 +63,8 @@ def reindex(
             result = await _result(pipeline, job.id)
             _show(result, json_=json_)
             if detach and not json_:
-                whoever = "the workers" if settings.runtime == "kafka" else "the next write, import or reindex"
-                output.note(f"left to {whoever}; how far it is: facetline jobs show {job.id}")
+                who = "the workers" if settings.runtime == "kafka" else "the next write, import or reindex"
+                output.note(f"left to {who}; progress: facetline jobs show {job.id}")
         return running.FAILED if result["state"] == "failed" else None
 
     running.run(work, again="the job stays; run the same command again to go on, or 'facetline jobs cancel ID'")
@@ -111,7 +111,7 @@ async def watch(pipeline: "Pipeline", job_id: str) -> None:
         while True:
             looked_s = time.monotonic()
             job = await pipeline.store.read(jobs.get, job_id)
-            if job.filled_to is None:  # until then nobody knows how many there are
+            if job.filled_to is None:  # until then the total is unknown
                 progress.at(job.total - await waiting(), job.total)
             if job.state not in ACTIVE:
                 return

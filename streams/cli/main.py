@@ -35,7 +35,7 @@ from facetline.streams.cli.grouped_help import OPERATE, SEARCH, START, GroupedHe
 
 
 class Commands(GroupedHelp):
-    """The commands; what is wrong with a call is said as it is shown, for it repeats arguments and names of files."""
+    """The commands; errors of a call are masked, for they repeat arguments and names of files."""
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Run a command and leave the process."""

@@ -60,7 +60,7 @@ def init(
 
 @collections_app.command("check")
 def check(json_: options.Json = False, config: options.Config = None, folder: options.Folder = None) -> None:
-    """Check the file: every problem is named, with its mend."""
+    """Check the file: every problem is named, with the way out."""
 
     async def work() -> int | None:
         from facetline.streams import project as project_
@@ -335,7 +335,7 @@ async def _check_calls(settings: "Settings") -> str:
     """Say which evaluators do not answer or may spend no more today, as the store knows it.
 
     Raises:
-        EvaluatorMisconfigured: one cannot be used now, and somebody must mend it.
+        EvaluatorMisconfigured: one cannot be used now, and must be fixed.
     """
     from facetline.facets import errors
     from facetline.streams import project as project_
@@ -420,5 +420,5 @@ def _ready_page(url: str) -> dict[str, Any] | None:
     except urllib.error.HTTPError as error:  # not ready is an answer, too
         with error:
             return dict(json.loads(error.read() or b"{}"))
-    except (OSError, TypeError, ValueError):  # nobody, or somebody else
+    except (OSError, TypeError, ValueError):  # no process, or another one
         return None

@@ -1,4 +1,4 @@
-"""`serve`: the HTTP API, the page and the agents' tools over one store, until told to stop."""
+"""`serve`: the HTTP API, the page and the agents' tools over one store, until it is stopped."""
 
 import contextlib
 from typing import TYPE_CHECKING, Annotated, Any

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Format = Literal["table", "csv", "ndjson", "json"]
 TEXT_BYTES_MAX = 1 << 20
-"""Read of standard input at most; what is taken is less, and is said by who judges it."""
+"""Read of standard input at most; the limit of a statement is lower, and checked later."""
 SERVED_MAX = 10_000
 """Rows that the API returns at once."""
 CELL_SHOWN = 60

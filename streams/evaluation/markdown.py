@@ -76,7 +76,7 @@ def _question(name: str, figures: Mapping[str, Any]) -> Iterator[str]:
     yield from ("", f"### {_cell(name)}", "", _question_summary(figures))
     if not figures["n"]:
         return
-    header = ("option", "texts", "found (recall)", "right when said (precision)", "F1")
+    header = ("option", "texts", "found (recall)", "right when given (precision)", "F1")
     options = figures["options"].items()
     rows = [
         (_cell(option), str(of["n"]), _number(of["recall"]), _number(of["precision"]), _number(of["f1"]))

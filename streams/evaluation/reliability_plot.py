@@ -11,7 +11,8 @@ from xml.sax.saxutils import escape
 SIDE, MARGIN, LEGEND = 420, 56, 20
 """Pixels: the plot's side, what is around it, and a line of the legend."""
 COLOURS = ("#1b6ca8", "#c1521f", "#2f7d32", "#7a3e9d", "#a3236b", "#5d6b00")
-"""Dark enough on white, and told apart by people who see no red or no green; further curves begin anew, dashed."""
+"""Dark enough on white, and distinguishable for people who see no red or no green; further curves repeat them, dashed.
+"""
 
 
 def svg(report: Mapping[str, Any]) -> str:

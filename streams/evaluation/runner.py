@@ -142,7 +142,7 @@ async def ask(run: Run, *, concurrency: int, record: Record | None, progress: Ca
     """
     waiting = iter(run.waiting)
     pace = _Pace(run.subject.limits.requests_per_minute)
-    run.failures_max = max(FAILURES_MAX, 2 * concurrency)  # calls that were on their way tell nothing new
+    run.failures_max = max(FAILURES_MAX, 2 * concurrency)  # failures of calls that had already started add nothing
     try:
         async with asyncio.TaskGroup() as group:
             for number in range(concurrency):

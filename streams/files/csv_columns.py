@@ -43,7 +43,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where in a record each part is; `left_out` are the names of columns that are not taken and nobody named."""
+    """Where in a record each part is; `left_out` are the names of columns that are neither taken nor named."""
 
     body: int
     key: int | None

@@ -71,7 +71,7 @@ class CsvFile:
         encoding: str | None = None,
         wanted: Collection[str] = (),
     ) -> None:
-        """Read the header; `wanted` are names of columns, by which the delimiter is told where several could be.
+        """Read the header; `wanted` are names of columns, by which the delimiter is chosen where several could be.
 
         Raises:
             InvalidFile: the header cannot be read.

@@ -184,7 +184,7 @@ def read_csv(
 ) -> Iterator[Row | Refusal]:
     """Read a CSV file with a header line; `questions` are those that `columns.facets` names, and more.
 
-    `note` is called with what is to be said about columns that are left out.
+    `note` is called with a message about columns that are left out.
 
     Raises:
         InvalidFile: the header cannot be read, a column that was named is missing, or one could be a field of the state

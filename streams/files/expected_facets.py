@@ -11,7 +11,7 @@ from typing import Any
 Document = Mapping[str, Any]
 Documents = Mapping[str, Document]
 SHOWN_MAX = 20
-"""Differences told; beyond that a file is not what was meant, and only counted."""
+"""Differences shown; the others are only counted."""
 KEYS = ("uri", "status", "reason", "facets")
 
 

@@ -1,4 +1,4 @@
-"""How far the broker's clock is ahead of ours, as far as its records tell.
+"""How far the broker's clock is ahead of ours, as far as its records show.
 
 A record that the broker stamped in our future proves a difference. One that lies in our past proves nothing: it may
 have waited. So only one half is ever known here, and only while records come.

@@ -1,4 +1,4 @@
-"""Why no broker can be reached, in words that name the setting to mend: aiokafka only says that none can."""
+"""Why no broker can be reached, naming the setting to fix: aiokafka only reports that none can."""
 
 import asyncio
 import socket

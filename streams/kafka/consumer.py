@@ -1,10 +1,10 @@
-"""The Kafka runtime's consumer: Faust delivers, one committer applies in batches, Kafka hears of it afterwards.
+"""The Kafka runtime's consumer: Faust delivers, one committer applies in batches, offsets are committed afterwards.
 
 The agent only puts events into a bounded inbox and never raises. The committer hands up to 500 of them to the write
 worker, which returns when they are committed, and then acknowledges them in order. Nothing rests on what Faust
 delivers or commits: what it skips, repeats or never delivers, the write worker finds in the log.
 
-Faust itself is watched. A membership that ends by itself (a broker that is away) is made anew, as often as it takes.
+Faust itself is watched. A membership that ends (a broker that is away) is replaced, as often as it takes.
 One that says that it lives while records come only through the write worker's own look at the log ends the process
 with an error: a supervisor's restart beats a silent stop.
 """
@@ -35,11 +35,11 @@ BATCH_BYTES_MAX = 16 * 1024 * 1024
 """A batch ends at about this size, and the inbox holds two of them: 500 records of 4 MB each would be 2 GB."""
 INBOX_BYTES_MAX = 2 * BATCH_BYTES_MAX
 CHECK_S = write_worker.IDLE_S
-"""How often partitions that stand still are looked at."""
+"""How often partitions without progress are checked."""
 SILENT_CHECKS_MAX = 3
 """Looks in a row that found records while Faust delivered nothing at all: then it is dead, whatever it says."""
 START_LIMIT_S = 120.0
-"""A membership that has not been assigned anything, not even nothing, by then is made anew."""
+"""A membership that has not been assigned anything, not even nothing, by then is replaced."""
 STOP_LIMIT_S = 20.0
 WAITING_STOP_S = 1.0
 """The same while a batch waits for a store, a broker or a person: it comes again, nothing is gained by waiting."""
@@ -95,7 +95,7 @@ class Inbox:
 
 
 class FaustWorker:
-    """Runs the write worker on what Faust delivers, until told to stop."""
+    """Runs the write worker on what Faust delivers, until it is stopped."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class FaustWorker:
     ) -> None:
         """Consume `topic`; `commit_interval_s` is Faust's own by default.
 
-        `on_assigned` hears of every assignment that this worker may begin to work on.
+        `on_assigned` is called with every assignment that this worker may begin to work on.
         """
         self._settings = settings
         self._topic = topic
@@ -270,7 +270,7 @@ class _Committer:
 
     def _acknowledge(self, batch: Sequence[Delivered]) -> None:
         for one in batch:
-            # What stands still is not acknowledged, so that lag tools show it too.
+            # Stopped partitions are not acknowledged, so that lag tools show them too.
             if self._app.is_current(one.event) and one.record.partition not in self._worker.stopped:
                 one.event.ack()
 

@@ -32,7 +32,7 @@ POLL_LIMIT_S = 24 * 3600.0
 """A store that is away stops the polling; that must not cost the partitions. Whether they move is our own watch."""
 COMMIT_INTERVAL_S = 2.8
 METADATA_S = 10.0
-"""A topic that was made anew is seen within this time; aiokafka's own default is five minutes."""
+"""A topic that was created again is seen within this time; aiokafka's own default is five minutes."""
 BUFFER_EVENTS = 64
 """Events that Faust holds before its agent; of the largest size they would be 256 MB."""
 STOP_S = 5.0
@@ -150,7 +150,7 @@ class _Transport(driver.Transport):
 
 
 class DocumentsApp(faust.App):
-    """One membership of the consumer group; made anew after it has ended."""
+    """One membership of the consumer group; replaced after it has ended."""
 
     BootStrategy = _Boot
 
@@ -183,7 +183,7 @@ class DocumentsApp(faust.App):
     def listen(self, listener: Listener, on_assigned: AssignmentListener) -> None:
         """Hand every event to `listener`, one at a time, and every assignment to `on_assigned`.
 
-        Neither may raise. Events are acknowledged by whoever got them.
+        Neither may raise. Events are acknowledged by the function that got them.
         """
 
         async def documents(stream: Any) -> None:

@@ -1,9 +1,9 @@
 """Records as a consumer gets them, whatever a batch holds: no batch raises, and none holds up other partitions.
 
 aiokafka 0.14 raises where it cannot decode a batch, and again at each new try: one batch would stop every partition of
-a consumer for good. Here a batch that cannot be decoded is one record instead, whose value is an `Undecodable` with the
-batch's bytes; the reader of the record decides what becomes of it. Header names that are not UTF-8, which any C client
-can send, are no reason for that: they are kept (as `surrogateescape`).
+a consumer permanently. Here a batch that cannot be decoded is one record instead, whose value is an `Undecodable` with
+the batch's bytes; the reader of the record decides what becomes of it. Header names that are not UTF-8, which any C
+client can send, are no reason for that: they are kept (as `surrogateescape`).
 """
 
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ def _whole(data: memoryview) -> Any:
     magic_at = memory_records._MemoryRecordsPy.MAGIC_OFFSET  # noqa: SLF001 (aiokafka is pinned for this)
     try:
         magic = data[magic_at]
-        if magic > MAGIC_MAX:  # nobody knows where its checksum is
+        if magic > MAGIC_MAX:  # the place of its checksum is unknown
             return None
         batch = (
             default_records.DefaultRecordBatch(data)

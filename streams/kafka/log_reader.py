@@ -116,7 +116,7 @@ class KafkaLog:
         self._asking = asyncio.Lock()
         self._consumer: aiokafka.AIOKafkaConsumer | None = None
         self._at: tuple[int, int] | None = None
-        """Partition and offset that the consumer reads next; None: it has to be told."""
+        """Partition and offset that the consumer reads next; None: it must be set."""
 
     async def bounds(self, partition: int) -> tuple[int, int]:
         """Return the first offset of the partition and its read-committed end.
@@ -155,7 +155,7 @@ class KafkaLog:
     async def read(self, partition: int, start: int, end: int, *, records_max: int) -> LogSlice:
         """Return what stands in `[start, end)`, at most `records_max` records and about 16 MiB of them.
 
-        `end` must not lie above what `bounds` said: what is not there yet would be waited for until the time is up.
+        `end` must not lie above what `bounds` returned: records that are not there yet would be waited for.
         A slice that ends at `start` means that the log no longer has that offset: ask `bounds` again.
 
         Raises:

@@ -2,7 +2,7 @@
 
 A write is sent once. The client below sends it again by itself while the broker is away, and it may land long after
 its caller has given up: the deadline that it carries, in the broker's time, then makes the write worker reject it. So
-"in doubt" is said only when the broker's clock has passed the deadline; before that, the write could still count.
+"in doubt" is reported only when the broker's clock has passed the deadline; before that, the write could still count.
 """
 
 import asyncio
@@ -145,7 +145,7 @@ class Producer:
             raise self._unavailable(error, topic) from error
 
     async def _judge(self, failure: BaseException, deadline: int) -> None:
-        """Raise when the broker refused the record for good; else wait until it can no longer count."""
+        """Raise when the broker refused the record permanently; else wait until it can no longer count."""
         if isinstance(failure, _TOO_LARGE):
             raise _too_large() from failure
         if isinstance(failure, _REFUSED):
@@ -182,7 +182,7 @@ class Producer:
             return self._client
 
     def _replace(self) -> None:
-        """Let the next send connect anew: after some errors aiokafka's client refuses everything."""
+        """Make the next send reconnect: after some errors aiokafka's client refuses everything."""
         client, self._client = self._client, None
         if client is None:
             return

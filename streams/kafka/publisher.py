@@ -181,7 +181,7 @@ class Publisher:
         return len(letters)
 
     async def _still_elected(self) -> None:
-        """Make sure that a connection which had to be made anew did not fence a successor and its newer records."""
+        """Make sure that a reconnection did not fence a successor and its newer records."""
         if self._sender.connected:
             return
         before = self.position

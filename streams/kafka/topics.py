@@ -16,7 +16,7 @@ from facetline.streams.kafka import clients, connection_check
 from facetline.streams.settings import KafkaSettings
 
 WAIT_S = 10.0
-"""How long a broker that does not answer is waited for before the caller hears of it."""
+"""How long a broker that does not answer is waited for before the caller gets an error."""
 TOMBSTONE_MS = 7 * 24 * 3600 * 1000
 """How long readers of the facets topic may be away and still see every deletion."""
 

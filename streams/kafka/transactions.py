@@ -1,7 +1,7 @@
 """Sending in transactions under one fixed id: all of a batch or nothing, and only by the newest sender.
 
 Kafka fences an older client with the same id, so a sender that lost its election while it slept can send nothing more.
-After any failure the client is closed and made anew: what its transaction had written is aborted by that.
+After any failure the client is closed and replaced: what its transaction had written is aborted by that.
 """
 
 import asyncio

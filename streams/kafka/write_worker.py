@@ -1,8 +1,8 @@
 """From the documents topic into the store: every record once, in order, whatever Kafka delivers.
 
 The store's positions are the position of record, not the consumer group's. What arrives in order is applied as it
-comes. Anything else (a jump, a redelivery, a partition that stood still, a topic that was made anew) is only a reason
-to ask the log itself, and what the log says is applied.
+comes. Anything else (a jump, a redelivery, a partition without progress, a topic that was created again) is only a
+reason to ask the log itself, and what the log says is applied.
 
 What a crash means, step by step: before the commit nothing has happened, and the records come again; after it the
 position stands above them, so that they are skipped when they come again. Acknowledging to Kafka is the caller's, after
@@ -41,9 +41,9 @@ from facetline.streams.wire.undecodable import Undecodable
 EVENTS_MAX = 500
 """Events of one transaction."""
 IDLE_S = 10.0
-"""How long an owned partition may stand still before the log is asked whether it really does."""
+"""How long an owned partition may be without progress before the log is asked whether more is there."""
 QUIET_S = 5.0
-"""A record after a pause this long is checked against the log first: a topic can be made anew meanwhile."""
+"""A record after a pause this long is checked against the log first: a topic can be created again meanwhile."""
 STOPPED_S = 30.0
 """How often a partition that cannot be read is tried again: a try may take seconds, in which the others wait."""
 COUNTED_S = 1.0
@@ -86,7 +86,7 @@ class WriteWorker:
     """Applies the records of the owned partitions. One at a time is enough for a process; calls wait for each other.
 
     A store or a broker that is away is waited for, as long as it takes, and so is a topic whose number of partitions
-    has changed: `waiting` then says for what. A partition that cannot be read stands still alone: `stopped` says why.
+    has changed: `waiting` then says for what. A partition that cannot be read stops alone: `stopped` says why.
     Only errors that make going on wrong leave these methods.
     """
 
@@ -105,7 +105,7 @@ class WriteWorker:
         self.stats = Stats()
         self.waiting: str | None = None
         self.stopped: dict[int, str] = {}
-        """The partitions that stand still because what they hold cannot be read: why, and the way out."""
+        """The stopped partitions, whose records cannot be read: why, and the way out."""
         self._stopped_at: dict[int, float] = {}
         self._counted_at = -math.inf
         self._store = store
@@ -163,7 +163,7 @@ class WriteWorker:
     def take_restarts(self) -> dict[int, int]:
         """Return the partitions whose delivery should go on from another offset than the deliverer thinks, and forget.
 
-        Those are partitions that were made anew, and those whose records never came.
+        Those are partitions that were created again, and those whose records never came.
         """
         taken, self._restarts = self._restarts, {}
         return taken
@@ -189,7 +189,7 @@ class WriteWorker:
             pause_s = min(pause_s * 2, RETRY_MAX_S)
 
     async def _insist_alone(self, partition: int, work: Callable[[], Awaitable[object]]) -> None:
-        """Do the same for one partition, which stands still alone when it cannot be read."""
+        """Do the same for one partition, which stops alone when it cannot be read."""
         try:
             await self._insist(work)
         except Unreadable as error:
@@ -217,7 +217,7 @@ class WriteWorker:
 
         Raises:
             PartitionsChanged: it has not; nothing of it may be applied.
-            BrokerUnavailable: nobody says.
+            BrokerUnavailable: no broker answers.
         """
         if self._partitions is None or self._clock() - self._counted_at < old_s:
             return
@@ -340,7 +340,7 @@ class WriteWorker:
             )
             for record in records
         ]
-        # Markers tell no log from another: the mark stays that of the last record.
+        # Markers identify no log: the mark stays that of the last record.
         stamp, mark = _mark(records[-1:]) if records else (state.last_timestamp_ms, state.last_hash)
         return Batch(
             topic=self._topic,
@@ -415,7 +415,7 @@ class WriteWorker:
                     partition=batch.partition,
                     count=len(wrong),
                     key=wrong[0][:80].decode(errors="replace"),
-                    mend="set the producer's partitioner to murmur2_random",
+                    fix="set the producer's partitioner to murmur2_random",
                 )
             count += len(wrong)
         return count
@@ -479,7 +479,7 @@ def _is_below(state: PositionState | None, record: LogRecord) -> bool:
 
 
 def _mark(records: Sequence[LogRecord]) -> tuple[int | None, str | None]:
-    """Return what tells one log from another at an offset: time and hash of its record, None where there is none."""
+    """Return what identifies a log at an offset: time and hash of its record, None where there is none."""
     if not records:
         return None, None
     return records[0].raw.timestamp_ms, log_reader.record_hash(records[0].raw)

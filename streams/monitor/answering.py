@@ -1,4 +1,4 @@
-"""What is said about who answers for a store: the same words in readiness, in `doctor` and on the page."""
+"""Report which processes call the evaluators of a store, in the same words for readiness, `doctor` and the page."""
 
 from facetline.storage import processes
 from facetline.storage.db import json_rows

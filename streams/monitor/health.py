@@ -1,9 +1,9 @@
 """Whether a worker is alive, and whether it is ready: what is wrong is named, with the way out.
 
-*Alive* asks nobody: the event loop answers and every part still runs; a store or a broker that is away is no reason to
-start a process again. *Ready* means that records flow from the broker into the store. An evaluator that its breaker
-or its spend limit stopped, or a definition that is not the active one, only *degrades* a ready worker: it goes on
-applying and publishing, nothing is gained by holding back a deployment, and in a rolling one new definitions are
+*Alive* makes no request: the event loop answers and every part still runs; a store or a broker that is away is no
+reason to start a process again. *Ready* means that records flow from the broker into the store. An evaluator that its
+breaker or its spend limit stopped, or a definition that is not the active one, only *degrades* a ready worker: it goes
+on applying and publishing, nothing is gained by holding back a deployment, and in a rolling one new definitions are
 activated when all are there.
 """
 
@@ -69,7 +69,7 @@ def level(checks: Iterable[Check]) -> Level:
 
 
 def _stopping(members: Members) -> list[Check]:
-    return [Check("stop", "failed", "told to stop; running calls get their grace period")] if members.stopping else []
+    return [Check("stop", "failed", "stopping; running calls get their grace period")] if members.stopping else []
 
 
 def _away(name: str, problem: str | None, fine: str) -> Check:
@@ -119,7 +119,7 @@ def _consuming(members: Members) -> list[Check]:
 
 
 def _unreadable(members: Members) -> list[Check]:
-    """Return a failed check when partitions stand still because what they hold cannot be read."""
+    """Return a failed check when partitions are stopped because their records cannot be read."""
     stopped = members.writer.stopped if members.writer is not None else {}
     return [Check("records", "failed", "; ".join(reason for _, reason in sorted(stopped.items())))] if stopped else []
 
@@ -166,7 +166,7 @@ def _of_lane(lane: EvaluatorLane, stats: Stats) -> Iterator[str]:
         found = availability.spent(lane.name, lane.allowance)
         yield f"{found.cause}; documents wait"
     if lane.name in stats.unpriced:
-        yield f"{lane.name} has a max_usd_per_day and tells no costs, so the limit cannot hold"
+        yield f"{lane.name} has a max_usd_per_day and reports no costs, so the limit cannot hold"
 
 
 def _clock(members: Members) -> list[Check]:

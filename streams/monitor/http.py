@@ -21,7 +21,7 @@ from facetline.streams.monitor.observer import Observer
 from facetline.streams.settings import Settings, listen_address
 
 PORTS_TRIED = 10
-"""Where nobody chose an address, as many workers as this may run on a machine, each on the next port."""
+"""Without a configured address, this many workers may run on a machine, each on the next port."""
 STOP_S = 1.0
 
 log = structlog.get_logger(__name__)
@@ -55,9 +55,7 @@ async def serving(settings: Settings, observer: Observer) -> AsyncIterator[tuple
             log.info("worker_http_started", host=found[0], port=found[1])
             yield found
         else:
-            log.warning(
-                "worker_http_off", host=host, port=port, mend="set worker_http to an address of its own, or off"
-            )
+            log.warning("worker_http_off", host=host, port=port, fix="set worker_http to another address, or off")
             yield None
     finally:
         await runner.cleanup()

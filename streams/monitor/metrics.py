@@ -1,8 +1,8 @@
 """A worker's metrics: which there are, and the page of a moment.
 
-Two kinds, told apart by their names so that nobody adds up wrongly. `facetline_store_…` is read from the store (lag:
-and from the log); every worker of a store shows the same, so take one of them (`max`). `facetline_worker_…` is what
-this process has done since it started; add them up over workers (`sum`).
+Two kinds, with different prefixes so that they are not added up by mistake. `facetline_store_…` is read from the store
+(lag: and from the log); every worker of a store shows the same, so take one of them (`max`). `facetline_worker_…` is
+what this process has done since it started; add them up over workers (`sum`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -144,14 +144,14 @@ SPENT = declare(
 PAID_CALLS = declare(
     "facetline_store_calls_total",
     "counter",
-    "Calls in the ledger: all that gave an answer or told what they used up, or whose end nobody heard.",
+    "Calls in the ledger: answered, with reported usage, or interrupted.",
     "collection",
     "evaluator",
 )
 UNPRICED = declare(
     "facetline_store_unpriced_calls_total",
     "counter",
-    "Calls in the ledger whose cost nobody told; they are not in the cost.",
+    "Calls in the ledger without a reported cost; the cost leaves them out.",
     "collection",
     "evaluator",
 )
@@ -166,7 +166,7 @@ SPENT_TOKENS = declare(
 SPENT_TODAY = declare(
     "facetline_store_cost_today_usd",
     "gauge",
-    "What the calls of this UTC day have cost, over all collections and workers; it begins anew at midnight.",
+    "Cost of the calls of this UTC day, over all collections and workers; starts at 0 at midnight.",
     "evaluator",
 )
 JOBS = declare("facetline_store_jobs", "gauge", "Reindex jobs that are not over.", "state")
@@ -258,7 +258,7 @@ LIMIT_REACHED = declare(
 MISCONFIGURED = declare(
     "facetline_worker_evaluator_misconfigured",
     "gauge",
-    "1 while the breaker is not closed because of a key, a quota or a setting that somebody must mend.",
+    "1 while the breaker is not closed because of a key, a quota or a setting that must be fixed.",
     "evaluator",
 )
 ACTIVE = declare(
@@ -398,7 +398,7 @@ def _of_lag(made: Page, members: Members, seen: StatusSnapshot) -> None:
         return
     for partition, bounds in sorted(seen.bounds.items()):
         at = seen.glance.next_offsets.get(partition, bounds.first)
-        # A position outside of the log: it was made anew, or its beginning was deleted; all that it has is to come.
+        # A position outside of the log: it was created again, or its beginning was deleted; all that it has is to come.
         behind = bounds.end - (at if bounds.first <= at <= bounds.end else bounds.first)
         made.add(LAG, behind, topic=members.topics.documents, partition=str(partition))
 

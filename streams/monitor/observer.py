@@ -1,7 +1,7 @@
-"""What a worker's store and broker say about the state of things, asked by whoever looks and kept for a moment.
+"""The state of a worker's store and broker, read on demand and cached for a moment.
 
 A look is bounded: no question is asked twice at once, none more often than once a second, expensive ones far less
-often, and whoever looks waits two seconds at most. What is not known is left out, and said.
+often, and a caller waits two seconds at most. What is not known is left out, and reported.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class Observer:
         self.members = members
         self._closed = False
         self._counts_documents = documents
-        # A connection of its own: whoever watches never waits for the work, nor the work for whoever watches.
+        # A separate connection: monitoring never waits for the work, nor the work for monitoring.
         self._log: KafkaLog | None = None  # locally there is no broker to be asked
         if members.settings.runtime == "kafka":
             self._log = KafkaLog(members.settings.kafka, members.topics.documents, wait_s=BOUNDS_S)
@@ -76,7 +76,7 @@ class Observer:
         return StatusSnapshot(glance, bounds, self._glance.problem, self._bounds.problem)
 
     async def look_closely(self) -> StatusSnapshot:
-        """Return the counts as well; where the store does not answer, nobody waits for them in vain."""
+        """Return the counts as well; where the store does not answer, they are left out at once."""
         seen = await self.look()
         if seen.glance is None:
             return seen

@@ -44,7 +44,7 @@ class Members:
 
     @property
     def dead(self) -> list[str]:
-        """The names of tasks that have ended although nothing was told to stop."""
+        """The names of tasks that have ended although nothing is stopping."""
         if self.stopping:
             return []
         started = [*self.tasks, *(self.work.tasks if self.work is not None else ())]

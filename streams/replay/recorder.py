@@ -1,6 +1,6 @@
 """What a topic holds, read from its log for a file: committed records only, in the order of their time.
 
-A plain consumer without a group, so nobody's offsets move. Partitions are merged by the log's own time as far as the
+A plain consumer without a group, so no group's offsets move. Partitions are merged by the log's own time as far as the
 topic reached when the reading began; what comes later is taken as it comes. Each partition has at most one fetch (4
 MiB) and 500 records waiting.
 """

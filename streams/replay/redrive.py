@@ -48,7 +48,7 @@ async def redrive(
 
 
 async def discard(store: Store, *, ids: Sequence[int], reason: str | None, by: str = COMMAND) -> dict[int, str]:
-    """Close letters for good without sending them: those with these ids, or all with this reason.
+    """Close letters permanently without sending them: those with these ids, or all with this reason.
 
     Returns by id the state that the letter is in: `discarded`, or that in which it was closed before.
 

@@ -121,7 +121,7 @@ class Incarnations:
 class Replay:
     """Sends the lines of one file, in order; `tally` says at any time what became of them.
 
-    Without a `pipeline` nothing is sent: lines are only judged. `on_progress` hears the number of lines dealt with.
+    Without a `pipeline` nothing is sent: lines are only judged. `on_progress` gets the number of lines processed.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class Replay:
 
 
 async def pending(pipeline: Pipeline, collections: set[str]) -> int:
-    """Count the documents of these collections that wait for an answer, whoever wrote them."""
+    """Count the documents of these collections that wait for an answer, from any writer."""
     counts = await pipeline.store.read(documents.counts)
     return sum(counts.get(name, {}).get("pending", 0) for name in collections)
 

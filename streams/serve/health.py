@@ -1,6 +1,6 @@
 """Whether a serving process is alive, and whether it can serve: what is wrong is named, with the way out.
 
-*Alive* asks nobody: a store that is away is no reason to start the process again. *Ready* means that it answers
+*Alive* makes no request: a store that is away is no reason to restart the process. *Ready* means that it answers
 searches and takes writes. A search goes on while the store or the broker is away, so a process whose views are built is
 then *degraded* for what it cannot do, and failed only where that is everything it is there for.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 STUCK_S = 120.0
 """A look at the store takes milliseconds, a long way some seconds a step, and a store that is away half a minute."""
 SLOW_S = 5.0
-"""A view that is older than this is told of."""
+"""A view that is older than this is reported."""
 NAMED_MAX = 20
 """Collections that one check names."""
 ENDED = "view updater stopped (bug); restart the server"
@@ -31,7 +31,7 @@ ENDED = "view updater stopped (bug); restart the server"
 
 @dataclass
 class ProcessState:
-    """What is known of the process itself: whether it was told to stop, and what the broker said last.
+    """What is known of the process itself: whether it is stopping, and what the broker said last.
 
     `broker` None: there is none, or it was not asked yet; "" says that it answers. `workers` None: this process asks
     evaluators itself, or the store was not asked yet, or does not say.
@@ -71,7 +71,7 @@ async def ready(pipeline: "Pipeline", views: LiveViews, standing: ProcessState, 
 def _stop(standing: ProcessState) -> Check | None:
     if not standing.stopping:
         return None
-    return Check("stop", "failed", "told to stop; running requests get their grace period")
+    return Check("stop", "failed", "stopping; running requests get their grace period")
 
 
 def _store(views: LiveViews, runtime: str) -> Check:

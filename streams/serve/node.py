@@ -64,7 +64,7 @@ class PipelineNode:
         loopback: bool = True,
         secret: str = "",
     ) -> None:
-        """`loopback` False: nobody is `LOCAL`. `secret` is the token of commands on this machine; "" is nobody's."""
+        """`loopback` False: no caller is `LOCAL`. `secret` is the token of commands on this machine; "" matches none."""
         self.pipeline = pipeline
         self.views = views
         self.measures = Measures()
@@ -88,10 +88,10 @@ class PipelineNode:
     # Who asks
 
     async def authenticate(self, token: str | None) -> Caller | None:
-        """Return whose token this is; see `Node`. Tokens are compared by their hashes, which tell nothing by time.
+        """Return whose token this is; see `Node`. Tokens are compared by their hashes, so timing reveals nothing.
 
         A token that is not known may have been made a moment ago: the next look at the store is waited for, which
-        costs whoever guesses a quarter of a second, and the store nothing.
+        costs the client that guesses a quarter of a second, and the store nothing.
         """
         if token is None:
             return LOCAL if self._loopback and not self.views.known.has_credentials else None
@@ -310,7 +310,7 @@ class PipelineNode:
             self.views.wake()
 
     async def discard(self, caller: Caller, letter_id: str) -> dict[str, Any]:
-        """Close a letter for good without sending it."""
+        """Discard a letter: close it without sending it."""
         self._check_admin(caller)
         return await letters.discard(self.pipeline.store, letter_id, caller.name)
 
@@ -390,7 +390,7 @@ class PipelineNode:
 
 
 def _log_failure(task: "asyncio.Task[None]") -> None:
-    """Say loudly that views stand still for good (`/livez` fails from now on), or that exports ended."""
+    """Log that the views are no longer updated (`/livez` fails from now on), or that exports ended."""
     error = None if task.cancelled() else task.exception()
     if error is not None:
         event = "views_ended" if task.get_name() == VIEWS else "exports_ended"

@@ -1,7 +1,7 @@
 """What a collection's page shows of its pipeline: counts, failures, how far behind, the evaluator, and what it spends.
 
-Counts come from the view, so that they cost next to nothing and tell a caller with a scope of that scope alone. What
-is of all scopes together (changes to come, money, an evaluator's words) is not told to such a caller.
+Counts come from the view, so that they cost next to nothing and show a scoped caller only that scope. What
+is of all scopes together (changes to come, money, an evaluator's messages) is hidden from such a caller.
 """
 
 from typing import TYPE_CHECKING, Any, Literal
@@ -61,7 +61,7 @@ async def strip(pipeline: "Pipeline", views: LiveViews, definition: Definition, 
             "seconds": round(views.age_s() or 0.0, 3) if stale else 0.0,
         },
         "oldest_pending_s": None if waiting_ms is None else round(waiting_ms / 1000, 1),
-        "evaluator": await _evaluator(pipeline, definition, pending, told=everything),
+        "evaluator": await _evaluator(pipeline, definition, pending, shows_all=everything),
         "spend": await _spend(pipeline, definition) if everything else dict.fromkeys(_SPENT),
     }
 
@@ -76,23 +76,23 @@ async def failures(
             definition.name,
             lambda table: overview.failed(table, caller.scope, min(limit, FAILURES_MAX)),
         )
-    told = await pipeline.store.read(documents.failures, [uri for uri, _ in rows])
-    return [{"uri": uri, **told[uri]} for uri, _ in rows if uri in told]
+    reasons = await pipeline.store.read(documents.failures, [uri for uri, _ in rows])
+    return [{"uri": uri, **reasons[uri]} for uri, _ in rows if uri in reasons]
 
 
 _SPENT = ("calls", "tokens", "usd", "usd_max")
 
 
-async def _evaluator(pipeline: "Pipeline", definition: Definition, pending: int, *, told: bool) -> dict[str, Any]:
+async def _evaluator(pipeline: "Pipeline", definition: Definition, pending: int, *, shows_all: bool) -> dict[str, Any]:
     known = {"name": definition.evaluator, "kind": definition.kind, "model": definition.model}
     workers = pipeline.settings.runtime == "kafka"
     if workers and not await pipeline.store.read(processes.living):
         state: EvaluatorState = "absent" if pending else "unknown"
-        return {**known, "state": state, "said": answering.START if pending and told else None}
+        return {**known, "state": state, "said": answering.START if pending and shows_all else None}
     stands = await pipeline.unavailability(definition.name)
     if stands is None:
         return {**known, "state": "ok", "said": None}
-    message = stands.says(None, workers=workers) if told else "it does not answer now; documents wait"
+    message = stands.says(None, workers=workers) if shows_all else "it does not answer now; documents wait"
     return {**known, "state": "stopped" if stands.is_permanent else "paused", "said": message}
 
 

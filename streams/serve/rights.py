@@ -7,7 +7,8 @@ from facetline.facets.search.selection import Selection
 from facetline.streams.views.follower import unknown_collection
 
 COMMAND = Caller("command", frozenset(RIGHTS))
-"""A command on this machine that has read the secret in the data folder: whoever can read it could open the store."""
+"""A command on this machine that has read the secret in the data folder: anyone who can read it could open the store.
+"""
 API_SOURCE = "facetline/api/"
 
 

@@ -1,4 +1,4 @@
-"""Streams of rows: whoever goes away while one is opened leaves nothing behind."""
+"""Streams of rows; a client that disconnects while one is opened leaves nothing behind."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ class Openings:
         try:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
-            # A thread makes the reader, whoever waits for it: without this its snapshot would be held for ever.
+            # A thread makes the reader: without this its snapshot would stay held when the client is gone.
             opening.add_done_callback(self._close_unwanted)
             raise
 
@@ -33,6 +33,6 @@ class Openings:
 
     def _close_unwanted(self, opened: "asyncio.Task[RowStream]") -> None:
         if not opened.cancelled() and opened.exception() is None:
-            closing = asyncio.create_task(opened.result().aclose(), name="rows: close what nobody wants")
+            closing = asyncio.create_task(opened.result().aclose(), name="rows: close the unused")
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)

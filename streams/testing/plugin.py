@@ -33,9 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="evaluator calls where a file of them is named: replay it (the default), record what it lacks (this may"
         " cost money), or call live evaluators and leave the file alone",
     )
-    group.addoption(
-        "--facetline-update", action="store_true", help="write the files of expected facets anew, as they are now"
-    )
+    group.addoption("--facetline-update", action="store_true", help="rewrite the files of expected facets")
     group.addoption("--facetline-kafka", metavar="HOST:PORT", help="broker for tests marked with facetline(kafka=True)")
     parser.addini("facetline_config", "the facetline.toml of tests", default="facetline.toml")
     parser.addini("facetline_calls", "the file of recorded calls of tests", default="")
@@ -125,7 +123,7 @@ def _compare(path: Path, found: "dict[str, Document]", *, update: bool) -> None:
         shown = [f"  {line}" for line in lines[: expected_facets.SHOWN_MAX]]
         shown += [f"  … and {len(lines) - len(shown)} more"] if len(lines) > len(shown) else []
         of = f"{len(lines)} of {len({*expected, *found})} documents differ from {path}"
-        pytest.fail("\n".join([f"facetline: {of} (--facetline-update writes it anew):", *shown]), pytrace=False)
+        pytest.fail("\n".join([f"facetline: {of} (--facetline-update rewrites it):", *shown]), pytrace=False)
 
 
 def _settings(request: pytest.FixtureRequest) -> "Settings":

@@ -189,7 +189,7 @@ def _worker(settings: "Settings") -> Iterator[None]:
     """Run a worker process; it must not have ended by itself.
 
     Raises:
-        StoreUnavailable: it has, and this is what it said last.
+        StoreUnavailable: it has; the message is its last one.
     """
     message = settings.data_folder / "worker.log"
     command = [sys.executable, "-c", "from facetline.streams.cli.main import main; main()", "worker"]

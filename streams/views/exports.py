@@ -94,7 +94,7 @@ class Source:
     async def position(self) -> object:
         """Return which views these are, how far each has come, and what its tables are.
 
-        A view that was built anew may be as far as the one before, of another store or of one that went back.
+        A rebuilt view may be as far as the one before, of another store or of one that went back.
         """
         async with self._lend() as lent:
             return [

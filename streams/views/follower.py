@@ -1,4 +1,4 @@
-"""Feed to view: keeps a DuckDB view as new as the store, in bounded batches, and builds it anew when it must.
+"""Feed to view: keeps a DuckDB view as new as the store, in bounded batches, and rebuilds it when it must.
 
 A view belongs to one collection, so that a single search loads only what it asks about. Nothing here holds a
 transaction while it talks to DuckDB.
@@ -78,7 +78,7 @@ class Follower:
     async def _follow(self, view: View) -> None:
         """Bring the view up to all that was committed before.
 
-        1. Whole pages, as they are numbered: building a view holds nobody up. 2. The rest together with what has no
+        1. Whole pages, as they are numbered: building a view blocks no writer. 2. The rest together with what has no
         number yet, in one transaction; of what is too much for one, a page is numbered, and read as the others are.
         3. What somebody had locked just then may have been changed before: it is waited for, within a bound.
         """

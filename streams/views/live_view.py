@@ -32,13 +32,13 @@ class Live:
         self.complete, self.between = True, between
         if len(between) > feed.NUMBERED_MAX:  # there are more than are named
             return
-        self.owed &= between  # the others have been numbered anew, and taken in
+        self.owed &= between  # the others have got new numbers, and were read
         if not self.owed:
             self.reached = max(self.reached, self.due if between else end)
             self.owed, self.due = between, end
 
     async def drop(self) -> None:
-        """Close the view once it is retired and nobody uses it."""
+        """Close the view once it is retired and unused."""
         if self.retired and self.users == 0:
             await asyncio.to_thread(self.view.close)
 

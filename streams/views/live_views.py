@@ -262,7 +262,7 @@ class LiveViews:
             self._place = replace(self._place, credentials=generation)
 
     async def _follow(self, live: Live) -> bool:
-        """Bring a view up to the end of the feed; what fits is seen at once by whoever searches."""
+        """Bring a view up to the end of the feed; what fits is visible to searches at once."""
         taken = False
         at = max(live.view.position, live.reached)
         while True:
@@ -373,7 +373,7 @@ class LiveViews:
 
 
 class LiveFollower(Follower):
-    """One collection as a `Follower`, without a view of its own: for whoever needs everything committed before."""
+    """One collection as a `Follower`, without its own view, for callers that need everything committed before."""
 
     def __init__(self, views: LiveViews, store: Store, collection: str) -> None:
         super().__init__(store, collection)

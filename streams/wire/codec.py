@@ -167,7 +167,7 @@ def encode_dead_letter(letter: events.DeadLetter) -> Message:
 
 
 def redrive(letter: events.DeadLetter) -> Message:
-    """Return the event to send again: the same bytes and id, its original position said, its deadline dropped."""
+    """Return the event to send again: the same bytes and id, its original position in a header, its deadline dropped."""
     kept = [header for header in letter.raw.headers if header[0] not in {DEADLINE_HEADER, ORIGIN_HEADER}]
     at = letter.position
     origin = f"{at.topic}/{at.incarnation}/{at.partition}/{at.offset}".encode()
@@ -289,7 +289,7 @@ def _headers(raw: Iterable[Header]) -> dict[str, str]:
 
 
 def _traceparent(headers: dict[str, str]) -> str | None:
-    """Return the trace that an event belongs to; what is too long for one is nobody's, and rejects no event."""
+    """Return the trace that an event belongs to; what is too long for one is ignored, and rejects no event."""
     text = headers.get("traceparent", "")
     return text if 0 < len(text) <= TRACEPARENT_CHARS_MAX else None
 

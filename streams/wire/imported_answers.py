@@ -1,8 +1,8 @@
 """Answers of an earlier system that come with a document: checked like any model's, and marked as imported.
 
 An imported answer may be to some of the questions only; the others stay without one, and are counted as outdated. Its
-fingerprint is never an active one, so the document is outdated as a whole: it is found by what it says, and asked anew
-by `reindex --outdated`, never before.
+fingerprint is never an active one, so the document is outdated as a whole: it is found by its answers, and asked about
+again by `reindex --outdated`, never before.
 """
 
 import hashlib

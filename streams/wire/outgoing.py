@@ -25,7 +25,7 @@ class Writer(Protocol):
     """
 
     async def append(self, sent: Sequence[Sent]) -> Sequence[events.Outcome] | None:
-        """Append the events, which are in the log for good when this returns."""
+        """Append the events, which are in the log permanently when this returns."""
 
     async def deadline_ms(self) -> int | None:
         """Return the deadline of a write that begins now, in the log's own time; None where none is needed."""
