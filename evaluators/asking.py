@@ -1,4 +1,4 @@
-"""Asking an evaluator outside of the pipeline, where nobody else tries again what was nobody's fault."""
+"""Calls to an evaluator outside of the pipeline, with the retries that the pipeline would make."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ async def ask(
     """Evaluate, and once more after each call that only found out how to ask the next one (not `counted`).
 
     Every other error is the caller's, as from `Evaluator.evaluate`. `deadline_s` is each call's. Usage and cost, of an
-    answer as of an error, are those of all calls together; not told where one of them did not tell.
+    answer as of an error, are those of all calls together; unknown where one of them reported nothing.
     """
     findings: list[Spent] = []
     while True:

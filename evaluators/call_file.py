@@ -178,7 +178,7 @@ class FromFile:
 
 
 def _evaluated(call: Call) -> Evaluated:
-    """Return what the call said, as one that used nothing up."""
+    """Return the answers of the call, without usage."""
     if call.error is not None or call.evaluated is None:
         problem = call.error or Problem("evaluator_error", "the recorded call has no answers")
         raise EvaluationFailed(problem.reason, problem.message)

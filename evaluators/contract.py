@@ -13,7 +13,9 @@ from facetline.facets.errors import Spent
 from facetline.facets.questions import Question
 
 UNSENT = "cut off before anything was sent"
-"""A note on the `CancelledError` of a call that asked nobody yet: no crash is recorded, and nothing may be billed."""
+"""A note on the `CancelledError` of a call that had not reached its provider: no crash is recorded, and nothing may be
+billed.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class Identity:
 class Limits:
     """What the evaluator can take. `body_bytes_max` None: it deals with any body itself.
 
-    `is_free`: its calls cost nobody anything, whatever an answer says (a model of this machine, a recording).
+    `is_free`: its calls cost nothing, whatever an answer reports (a model of this machine, a recording).
     """
 
     question_types: frozenset[str]
@@ -85,7 +87,7 @@ class Evaluator(Protocol):
 
         Raises:
             EvaluatorUnavailable: try again later.
-            EvaluatorMisconfigured: no document is to blame; stop asking until it is mended.
+            EvaluatorMisconfigured: no document is at fault; stop calling until it is fixed.
             EvaluationFailed: this body will not get an answer (its `reason` says why).
             CancelledError: cut off from outside; with the note `UNSENT` when nothing had been sent.
         """

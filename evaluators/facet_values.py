@@ -11,7 +11,7 @@ _answer: TypeAdapter[Answer] = TypeAdapter(Answer)
 
 
 class NotAFacetValue(ValueError):
-    """It is no facet value; the message says what to mend."""
+    """It is no facet value; the message says what to fix."""
 
 
 def answer_of(value: Any) -> Answer:

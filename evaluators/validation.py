@@ -1,4 +1,4 @@
-"""The one check between what a model said and what is stored.
+"""The one check between a model's answer and what is stored.
 
 An answer passes as it is or not at all: nothing here repairs, clamps, renormalises, drops or fills in. A set of answers
 passes whole or not at all. Rules and tolerances are those of the AI SDK's decision models (specification v4), because
@@ -35,7 +35,7 @@ DEPTH_MAX = 8
 """Usage and notes are a few numbers and words; each document keeps its own."""
 
 SHOWN_CHARS_MAX = 80
-"""A message quotes no more than this of what a model said: it may be a piece of the document."""
+"""A message quotes no more than this of a model's answer: it may be a piece of the document."""
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 """Made once: every answer passes through it."""
@@ -73,7 +73,7 @@ def check(
 
     Args:
         questions: The collection's questions.
-        answers: What was said, by question id.
+        answers: The answers, by question id.
         confidence_source: The statistic behind the confidences. Without one, any confidence is refused.
         decimals: To how many decimals the model rounds probabilities and scores; None: see the module.
 

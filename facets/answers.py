@@ -1,4 +1,4 @@
-"""What was said to a question, and the facet value that people see of it.
+"""Answers to questions, and the facet values made of them.
 
 An answer is kept as the evaluator gave it. A facet value is the public JSON form: the same answer with the parts that
 follow from it (a boolean's `value`, a score's `level`). Nothing here checks an answer against its question; that is
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from facetline.facets.questions import Question, Score
 
 _YES = 0.5
-"""A probability from here on is a yes (DESIGN §8 draws the line here)."""
+"""A probability from here on is a yes (docs/concepts.md)."""
 DECIMALS = 12
 """Of a confidence that is computed from a probability: `1 - 0.07` is 0.93, not 0.9299999999999999."""
 
@@ -61,7 +61,7 @@ class ScoreAnswer(_Answer):
 
 Answer = Annotated[ChoiceAnswer | BooleanAnswer | ScoreAnswer, Field(discriminator="type")]
 FacetValue = dict[str, Any]
-"""The public JSON form of one answer (DESIGN §8, "Facet values")."""
+"""The public JSON form of one answer (docs/search.md)."""
 
 
 def nearest_level(score: float, levels: tuple[str, ...]) -> str:

@@ -1,7 +1,7 @@
 """The node: all that the HTTP API, the page and the agents' tools need of a running pipeline, handed to them as one.
 
-Who calls is always said first, as a `Caller`: what a method returns, counts or refuses is what that caller may see, and
-nothing in a request widens it. Outside the caller's scope everything is as if it did not exist.
+The first argument is always the caller, as a `Caller`: what a method returns, counts or refuses is what that caller may
+see, and nothing in a request widens it. Outside the caller's scope everything is as if it did not exist.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -67,7 +67,7 @@ class Rows(Protocol):
     """All hits of one search, of one snapshot, however many: read in pages, closed at the end."""
 
     columns: Sequence[str]
-    """The columns of `cells`: those of the collection's table (DESIGN §8's one naming), in its order."""
+    """The columns of `cells`: those of the collection's table (docs/sql.md), in its order."""
     total: int
     token: str
 
@@ -79,7 +79,7 @@ class Rows(Protocol):
 
 
 class Backend(Protocol):
-    """A running pipeline, as its clients see it. Methods return the JSON objects of DESIGN §8.
+    """A running pipeline, as its clients see it. Methods return the JSON objects of docs/api.md.
 
     Raises (all): `errors.PipelineError`s alone. `NotFound` and `UnknownCollection`: 404; `InvalidQuery`: 400;
     `InvalidEvent`: 422 (413 for `too_large`); `Conflict`: 409; `Forbidden`: 403; `NotCaughtUp`, `WriteInDoubt`,
@@ -87,7 +87,7 @@ class Backend(Protocol):
     """
 
     async def authenticate(self, token: str | None) -> Caller | None:
-        """Return whose token this is; None when it is nobody's. Without any token in the store, None is `LOCAL`."""
+        """Return the caller of this token; None: invalid. Without any token in the store, None is `LOCAL`."""
 
     async def needs_tokens(self) -> bool:
         """Say whether the store holds tokens, so that requests without one are refused."""
@@ -129,7 +129,7 @@ class Backend(Protocol):
         """Return what became of an event of this caller: the object of `GET /v1/events/{event_id}`."""
 
     async def search(self, caller: Caller, selection: Selection, freshness: Freshness = NOW) -> dict[str, Any]:
-        """Return the reply of DESIGN §8 without its links. No model runs."""
+        """Return a search's reply (docs/search.md) without its links. No model runs."""
 
     async def rows(self, caller: Caller, selection: Selection, freshness: Freshness = NOW) -> Rows:
         """Return all that a selection finds, for a stream; its limit and cursor are of no account."""
@@ -172,7 +172,7 @@ class Backend(Protocol):
         """Send a dead letter again: `{"id", "outcome", "reason"}`; one that is closed or cannot be is a `Conflict`."""
 
     async def discard(self, caller: Caller, letter_id: str) -> dict[str, Any]:
-        """Close a dead letter for good and return it; one that was applied or superseded is a `Conflict`."""
+        """Discard a dead letter and return it; one that was applied or superseded is a `Conflict`."""
 
     async def strip(self, caller: Caller, collection: str) -> dict[str, Any]:
         """Return the pipeline strip of one collection.

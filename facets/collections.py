@@ -1,7 +1,7 @@
 """Collections: a named set of documents with one set of questions and one evaluator.
 
 Whether a collection can stand is decided here, for Python and for `facetline.toml` by the same checks. All problems are
-found before anything is raised, and each message names the collection, the question and the mend.
+found before anything is raised, and each message names the collection, the question and the way out.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ class Collection:
     """A collection that `define_collection` has accepted.
 
     `evaluator` is a name, or an object with the evaluator contract. `options` is reserved for what a collection may
-    tell its evaluator; it is empty.
+    pass to its evaluator; it is empty.
     """
 
     name: str

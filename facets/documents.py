@@ -22,7 +22,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=
 
 
 class Status(StrEnum):
-    """Where a document stands; see DESIGN §1."""
+    """Where a document stands; see docs/concepts.md."""
 
     PENDING = "pending"
     INDEXED = "indexed"

@@ -63,7 +63,7 @@ class ServerUnavailable(TransientError):
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a call used up although nothing came of it, as far as its provider told; None is "not told", never 0.
+    """What a call used up without a result, as far as its provider reported; None is "not reported", never 0.
 
     `model` is the id that the provider reported, `usage` has the token counts as an `Evaluated` has them.
     """
@@ -78,7 +78,7 @@ class EvaluatorUnavailable(TransientError):
 
     `reason` is `timeout`, `rate_limited` or `unavailable`; `retry_after_s` is the provider's own wish, if it has one;
     `spent` is what the call used up nevertheless, None where it was refused before anything was. `counted` False says
-    that nobody is to blame, neither the document nor the evaluator: the call found out how to ask the next one. Who
+    that neither the document nor the evaluator is at fault: the call found out how to ask the next one. Who
     raises that must do so a bounded number of times in a process.
 
     `tries_max` says that the evaluator was there, answered and was paid, so that nothing speaks against it: a document
@@ -122,7 +122,7 @@ class PermanentError(PipelineError):
 
 
 class InvalidEvent(PermanentError):
-    """The event cannot be applied; `reason` is one of DESIGN's event reasons."""
+    """The event cannot be applied; `reason` is one of the reasons in docs/reference.md."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -256,7 +256,7 @@ class FatalError(PipelineError):
 
 
 class InvalidDefinition(FatalError):
-    """A collection's definition is refused; the message names the collection, the question and the mend."""
+    """A collection's definition is refused; the message names the collection, the question and the way out."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)

@@ -1,4 +1,4 @@
-"""Which names are this machine, by which nobody else can be reached."""
+"""Whether a host is a loopback address."""
 
 import ipaddress
 

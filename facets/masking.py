@@ -46,7 +46,7 @@ _LOOKS = re.compile(
     r"|\bflt_[\w-]{6,}|\bAKIA[0-9A-Z]{12,}"
     r"|\bgh[pousr]_\w{12,}|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
 )
-"""What looks like a key, a token or the masked end of one, whoever's it is."""
+"""What looks like a key, a token or the masked end of one."""
 
 _known: set[str] = set()
 
@@ -138,7 +138,7 @@ def _address(scheme: str, rest: str, found: list[str]) -> str:
     end = authority.rfind("@")
     _, colon, port = authority.rpartition(":")
     if end < 0 and colon and port and not port.isdigit() and not authority.startswith("["):
-        end = rest.rfind("@")  # a password with a slash in it that nobody has escaped
+        end = rest.rfind("@")  # a password with a slash in it that is not escaped
     shown = rest[end + 1 :] if end >= 0 else rest
     shown = _PARAMETER.sub(lambda parameter: _parameter(parameter, found), shown)
     if end < 0:

@@ -1,7 +1,7 @@
-"""What others are told of an error: an API's client, somebody at the page, an agent.
+"""The public message of an error, for clients of the API, the page and agents.
 
 Errors of what stands around a service come from libraries and name its machines and folders. Those who run it read that
-in the log and in `/readyz?verbose`; everybody else is told what it means.
+in the log and in `/readyz?verbose`; all others get what it means.
 """
 
 import structlog

@@ -1,4 +1,4 @@
-"""A temporary folder that outlives nobody: removed when it is closed, or by the next one after a crash."""
+"""A temporary folder that is removed when it is closed, or by the next one after a crash."""
 
 import contextlib
 import fcntl

@@ -35,7 +35,7 @@ class FeedToken:
 
 @dataclass(frozen=True, slots=True)
 class ScopeToken:
-    """At least so many changes of this scope of a collection: unlike the feed's position, it tells of nobody else's."""
+    """At least so many changes of this scope of a collection; unlike the feed's position it reveals no other."""
 
     store_id: str
     collection: str

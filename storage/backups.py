@@ -1,6 +1,6 @@
-"""Backups of a SQLite store: one whole file while others write, and back in its place when nobody has the store open.
+"""Backups of a SQLite store: one whole file while others write; restored when no process has the store open.
 
-Both copy with SQLite's own backup, to a file beside the target that nobody reads yet; it is checked, and one rename
+Both copy with SQLite's own backup, to a file beside the target that no one reads yet; it is checked, and one rename
 makes it the target. A backup is in journal mode DELETE, so that it is one file and can be read from anywhere.
 """
 
@@ -246,7 +246,7 @@ async def _store(path: Path) -> AsyncIterator[engine.Store]:
 
 
 def _make_idle(path: Path) -> str | None:
-    """Bring what stands in the WAL into the database, which SQLite does only when nobody else has it open.
+    """Bring what stands in the WAL into the database, which SQLite does only when no other process has it open.
 
     Returns the store's id; None where there is no store, or one that cannot be read, which stays as it is.
 

@@ -44,7 +44,7 @@ class Credential:
 
 
 def new_token() -> str:
-    """Return a token that nobody can guess."""
+    """Return a token that cannot be guessed."""
     return PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
 
 

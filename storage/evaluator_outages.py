@@ -1,6 +1,6 @@
-"""Evaluators that do not answer, as the processes that found it out last told it.
+"""Evaluator outages, as last reported by the processes that call them.
 
-A process tells when its breaker opens and again after each probe that failed; it takes the word back when the evaluator
+A process reports when its breaker opens and after each failed probe; it clears the report when the evaluator
 answers. So commands of other processes, which make no calls, can say why documents wait. The word of a process that
 has died stays until another one is answered: `until_ms` says how long it may be taken for what is so now.
 """
@@ -21,10 +21,10 @@ CLOCKS_APART_MS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """Why an evaluator's calls are stopped. `misconfigured`: no try can help before somebody mends it.
+    """Why an evaluator's calls are stopped. `misconfigured`: no retry can help before it is fixed.
 
-    Times are the store's: `since_ms` when it began, `told_ms` when it was last told, `until_ms` when it will be looked
-    at again.
+    Times are the store's: `since_ms` when it began, `told_ms` when it was last reported, `until_ms` when it will be
+    looked at again.
     """
 
     evaluator: str
@@ -58,7 +58,7 @@ def clear(tx: engine.Tx, evaluator: str) -> None:
 
 
 def all(tx: engine.Tx) -> list[Outage]:  # noqa: A001 (read as `troubles.all`)
-    """Return what was told and not taken back, by evaluator."""
+    """Return the reports that were not cleared, by evaluator."""
     return [Outage(**row) for row in tx.execute(sa.select(_TROUBLES).order_by(_T.evaluator)).mappings()]
 
 

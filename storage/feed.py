@@ -76,7 +76,7 @@ def number(tx: engine.Tx, limit: int = NUMBERED_MAX) -> int:
     """
     if tx.execute(sa.select(_DOCUMENTS.c.uri).where(UNNUMBERED).limit(1)).first() is None:
         return 0
-    # 1. The counter's lock: nobody else numbers until this transaction has committed.
+    # 1. The counter's lock: no one else numbers until this transaction has committed.
     base = int(tx.execute(tx.lock_rows(sa.select(_STORES.c.feed_seq))).scalar_one())
     # 2. Changed rows, without waiting for any: the counter is never held while waiting for a document.
     changed = sa.select(_DOCUMENTS.c.uri).where(UNNUMBERED).order_by(_DOCUMENTS.c.uri).limit(limit)

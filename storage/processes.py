@@ -1,7 +1,7 @@
 """The processes that ask evaluators: a row for each, which it renews every few seconds while its side chain runs.
 
-These rows tell every other process whether anything answers for this store. A row that is not renewed any more counts
-for `LIVING_MS`, whatever became of its process.
+These rows show every other process whether anything calls evaluators for this store. A row that is not renewed any more
+counts for `LIVING_MS`, whatever became of its process.
 """
 
 import os

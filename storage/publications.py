@@ -74,7 +74,7 @@ def position(tx: engine.Tx, topic: str) -> int:
 
 
 def known_position(tx: engine.Tx, topic: str) -> int | None:
-    """Return how far the feed has been sent; None while nobody has ever stood for sending it."""
+    """Return how far the feed has been sent; None while no publisher ever was elected."""
     return tx.execute(sa.select(_P.feed_position).where(_P.topic == topic)).scalar_one_or_none()
 
 

@@ -1,4 +1,4 @@
-"""What the store holds, for whoever watches it: how far everything has come, how much waits, and since when.
+"""Statistics of the store for monitoring: positions, how much waits, and since when.
 
 `glance` costs the same however much the store holds. The counts read what they count: `waiting` the entries of the
 queue's indexes (a tenth of a second for 200,000), `open_letters` every dead letter, `by_status` every document (for a
@@ -74,7 +74,7 @@ class Waiting:
 
 
 def glance(tx: engine.Tx, documents_topic: str, facets_topic: str) -> StoreSummary:
-    """Return what can be told without counting.
+    """Return what is known without counting.
 
     Raises:
         StoreUnavailable: it took longer than `LIMIT_S`.

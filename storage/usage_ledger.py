@@ -1,10 +1,10 @@
 """The ledger: what calls used up, folded by day, evaluator, collection and model.
 
 A charge is written in the transaction that settles its call, whatever becomes of the answer: one that came too late
-was paid for as well. It is written exactly once, although the transaction may run again after a commit that nobody
-heard of: a process numbers its calls, and the ledger keeps how far it has heard it.
+was paid for as well. It is written exactly once, although the transaction may run again after a commit without
+a reply: a process numbers its calls, and the ledger keeps the last number applied.
 
-Days are UTC, by the store's clock. What a provider did not tell is counted as not told, and never as 0. Locks are the
+Days are UTC, by the store's clock. What a provider did not report counts as unknown, never as 0. Locks are the
 last ones of a transaction, after the tallies, in the order of the rows' keys.
 """
 
@@ -23,7 +23,7 @@ DAY_MS = 24 * 60 * 60 * 1000
 MEAN_DAYS = 30
 """How far back a call's mean price is looked for: prices and questions change."""
 MARK_DAYS = 2
-"""How long it is remembered how far a process was heard; processes tell what they have within seconds."""
+"""How long the last number of a process is kept; processes write their calls within seconds."""
 
 By = Literal["day", "collection", "evaluator", "model"]
 
@@ -36,7 +36,7 @@ _SUMS = ("calls", "unpriced_calls", "input_tokens", "output_tokens", "cost_usd")
 
 @dataclass(frozen=True, slots=True)
 class UsageEntry:
-    """What one call used up; `number` counts the calls of its process. `cost_usd` None: nobody told."""
+    """What one call used up; `number` counts the calls of its process. `cost_usd` None: unknown."""
 
     number: int
     collection: str
@@ -51,8 +51,8 @@ class UsageEntry:
 class UsageBatch:
     """The charges that one transaction writes.
 
-    Bills of one `owner` and `kind` hold ascending numbers: a later one holds all of an earlier one that was not heard,
-    or only higher ones. No two processes may ever have the same `owner`.
+    Bills of one `owner` and `kind` hold ascending numbers: a later one holds all of an earlier one that was not
+    applied, or only higher ones. No two processes may ever have the same `owner`.
     """
 
     owner: str
@@ -86,7 +86,7 @@ class Spent:
 
     @property
     def mean_tokens(self) -> float | None:
-        """Tokens of a call on average, None when none were told."""
+        """Tokens of a call on average, None when none were reported."""
         tokens = self.input_tokens + self.output_tokens
         return tokens / self.calls if tokens else None
 
@@ -116,9 +116,9 @@ def charge(tx: engine.Tx, bill: UsageBatch) -> None:
     if not bill.charges:
         return
     new: Sequence[UsageEntry] = bill.charges
-    if not _mark(tx, bill, new):  # some of these were heard before
-        heard = tx.execute(_finding_mark(), {"by": bill.owner, "of": bill.kind}).scalar_one()
-        new = [each for each in bill.charges if each.number > heard]
+    if not _mark(tx, bill, new):  # some of these were applied before
+        applied = tx.execute(_finding_mark(), {"by": bill.owner, "of": bill.kind}).scalar_one()
+        new = [each for each in bill.charges if each.number > applied]
         if not new:
             return
         _mark(tx, bill, new)
@@ -126,7 +126,7 @@ def charge(tx: engine.Tx, bill: UsageBatch) -> None:
 
 
 def _mark(tx: engine.Tx, bill: UsageBatch, charges: Sequence[UsageEntry]) -> bool:
-    """Note that these were heard; False, and nothing is noted, when that is so of one of them already."""
+    """Record these as applied; False, and nothing is recorded, when one of them was already."""
     numbers = [each.number for each in charges]
     mark = {"owner": bill.owner, "kind": bill.kind, "heard": max(numbers), "at_ms": tx.now_ms, "first": min(numbers)}
     return tx.execute(_marking(tx.dialect), mark).first() is not None
@@ -160,7 +160,7 @@ def recent(tx: engine.Tx, evaluator: str, collection: str | None = None) -> Spen
 def totals(
     tx: engine.Tx, by: By, *, collection: str | None = None, evaluator: str | None = None, since: str | None = None
 ) -> list[tuple[str, Spent]]:
-    """Return sums in the order of what they are told apart by; `since` is the first day (`2026-11-30`)."""
+    """Return sums in the order of what they are grouped by; `since` is the first day (`2026-11-30`)."""
     given = {"collection": collection, "evaluator": evaluator}
     chosen = [_S[name] == value for name, value in given.items() if value is not None]
     if since is not None:
@@ -170,7 +170,7 @@ def totals(
 
 
 def purge_marks(tx: engine.Tx) -> int:
-    """Forget how far processes were heard that have said nothing for `MARK_DAYS`; return how many."""
+    """Delete the last numbers of processes that wrote nothing for `MARK_DAYS`; return how many."""
     old = sa.delete(_MARKS).where(_MARKS.c.at_ms < tx.now_ms - MARK_DAYS * DAY_MS)
     return tx.execute(old.execution_options(preserve_rowcount=True)).rowcount
 

@@ -85,7 +85,7 @@ def locked(folder: Path) -> Iterator[DataLock]:
 
 
 def holder(folder: Path) -> Holder | None:
-    """Return who serves a data folder; None when the lock is free, whatever the file says, or nothing is published yet."""
+    """Return who serves a data folder; None when the lock is free, or nothing is published yet."""
     try:
         descriptor = private_files.open_private(folder / NAME, os.O_RDONLY)
     except OSError:

@@ -136,7 +136,7 @@ class Pipeline:
         source: str | None = None,
         active: Definitions | None = None,
     ) -> dict[str, Any]:
-        """Write a document and return the object of DESIGN §8 for `PUT`.
+        """Write a document and return the object that docs/api.md has for `PUT`.
 
         A body or state that is None stays as it is. With `wait="answered"` the reply comes when this write's facets
         are there (or failed, or a later write has taken over), or with `status: pending` after `timeout_s`; sooner when
@@ -164,7 +164,7 @@ class Pipeline:
         source: str | None = None,
         active: Definitions | None = None,
     ) -> dict[str, Any]:
-        """Delete a document and return the object of DESIGN §8 for `DELETE`; an absent one is no error."""
+        """Delete a document and return the object that docs/api.md has for `DELETE`; an absent one is no error."""
         deadline_ms = await self._writer.deadline_ms()
         headers = Headers(source or self.source, event_id or new_id(), deadline_ms)
         sent = sent_delete(active or await self.definitions(), uri, headers)
@@ -276,7 +276,7 @@ class Pipeline:
         ask: str | None = None,
         **options: Any,
     ) -> dict[str, Any]:
-        """Return the reply of DESIGN §8: `pipeline.search("tickets", {"topic": ["billing"]}, min_confidence=0.8)`.
+        """Return a search's reply (docs/search.md): `pipeline.search("tickets", {"topic": ["billing"]}, min_confidence=0.8)`.
 
         With `ask`, a sentence, one call is made to the collection's evaluator (see `ask`), and the reply has what the
         sentence was taken for as `asked`; questions in `facets` go by those. Without it no model runs.

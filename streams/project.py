@@ -251,7 +251,7 @@ class _Reading:
         return name
 
     def _known_evaluator(self, collection: str, given: str) -> str | None:
-        """Return the name of an evaluator that has a table; None, with a problem unless it was reported, without one."""
+        """Return the name of an evaluator that has a table; None, with a problem, without one."""
         if given in self.evaluators:
             return given
         if given not in self._refused | self._limits_alone:

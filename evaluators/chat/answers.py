@@ -39,7 +39,7 @@ NUMBER_CHARS_MAX = 40
 """No number that answers anything is longer."""
 
 REPLY_CHARS_MAX = 1024 * 1024
-"""Some thoughts come with a reply, but nobody's are longer."""
+"""Some thoughts come with a reply, but none are longer."""
 
 
 @dataclass(frozen=True, slots=True)

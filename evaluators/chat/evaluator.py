@@ -49,7 +49,7 @@ PROMPTS_KEPT = 64
 """Collections that ask the same evaluator; a prompt takes some kilobytes."""
 
 ABOUT_THE_BODY = frozenset({"too_long", "content_filter", "refused"})
-"""Reasons that no other way of asking mends."""
+"""Reasons that no other request mode fixes."""
 
 log = structlog.get_logger(__name__)
 
@@ -62,7 +62,7 @@ class Chat:
         settings: What answers depend on besides.
         long_body: `fail` or `head_tail`, for bodies beyond the context.
         context_tokens: What the model takes of questions, body and reply; None leaves it to the provider to say.
-        nonce: Draws what a body cannot know; anew for every call.
+        nonce: Draws what a body cannot know, for every call.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class Chat:
         return await client.run(self._connection, ask, deadline_s=deadline_s)
 
     def _prompt(self, questions: Mapping[str, Question], key: str, *, letters: bool) -> Prompt:
-        """Return what is asked with; it is made anew only where it depends on the document."""
+        """Return what is asked with; it is made again only where it depends on the document."""
         if self._settings.option_order == PERMUTED:
             return self._made(questions, question_codes.permuted(self._settings.seed or 0, key), letters)
         known = self._prompts.get((id(questions), letters))

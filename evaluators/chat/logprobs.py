@@ -3,11 +3,11 @@
 A reply's tokens come with their likeliest alternatives. The token that holds the first character of an answer says how
 likely each code was there: alternatives count when, behind the same structural characters as the token itself (` "`,
 `":"`), they are a code that ends or closes its quote. What they add up to, the mass, is checked before anything is made
-of it: under guided decoding a letter may be forced that the model would hardly have said.
+of it: under guided decoding a letter may be forced that the model would hardly have chosen.
 
 Nothing is invented: where the tokens do not spell the reply, or the mass does not do, there is no share. Where a code
-was out of sight, all that is not accounted for is held against the chosen one: some servers tell no alternatives, and a
-letter that was said at one in two would look certain.
+was out of sight, all that is not accounted for is held against the chosen one: some servers report no alternatives, and
+a letter with a probability of one half would look certain.
 """
 
 import math
@@ -35,16 +35,16 @@ DECIMALS = 6
 class Token:
     """A token of a reply, and what litellm has of it: its log-probability and those of its alternatives.
 
-    Most tokens are structure whose alternatives nobody asks for, so they are read when somebody does.
+    Most tokens are structure whose alternatives are not needed, so they are read on demand.
     """
 
     text: str
-    told: Any = None
+    raw: Any = None
 
     def chances(self) -> dict[str, float]:
         """Return the probability of each text that could have stood there, the token's own among them."""
-        alternatives = part_of(self.told, "top_logprobs")
-        listed = [*(alternatives if isinstance(alternatives, list | tuple) else ()), self.told]
+        alternatives = part_of(self.raw, "top_logprobs")
+        listed = [*(alternatives if isinstance(alternatives, list | tuple) else ()), self.raw]
         found: dict[str, float] = {}
         for each in listed:
             name, chance = part_of(each, "token"), _chance(part_of(each, "logprob"))

@@ -1,7 +1,7 @@
 """The words that a chat model is asked with, and the form that its reply must have.
 
 The instructions are the same for every document of a collection (so that providers can keep them cached), and the body
-stands alone in the user's message, between two lines with a marker that is drawn anew for every call: a text cannot
+stands alone in the user's message, between two lines with a marker that is drawn for every call: a text cannot
 know it, and so cannot end itself and go on as instructions. What a body says to the model can still sway its judgement;
 what it can never do is widen the answers, which come from the codes of the sheet alone.
 """

@@ -53,7 +53,7 @@ class CutOff(InvalidAnswer):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What was said: `tokens` spell `text`, or are none."""
+    """The text of a reply: `tokens` spell `text`, or are none."""
 
     text: str
     tokens: Sequence[Token] = ()

@@ -3,7 +3,8 @@
 A request begins with all that makes answers better (a schema, token probabilities, temperature 0), and a refusal takes
 away what it names: *schema → tool → JSON → text* for the reply's shape, one by one for the rest. What litellm refuses
 before anything is sent is taken away within the call. A provider's refusal ends the call, and the document is asked
-about again in the new mode, on nobody's account. Nothing that was set by name in the evaluator's table is taken away.
+about again in the new mode, without counting as a try. Nothing that was set by name in the evaluator's table is taken
+away.
 """
 
 import re

@@ -216,7 +216,7 @@ def _read(model: Model, body: str) -> _Read:
 
 
 def _temperature(wish: float | Calibration | Literal["off"] | None) -> tuple[float | None, str | None]:
-    """Return the temperature in force and what is said about confidences made with it."""
+    """Return the temperature in force and the note about confidences made with it."""
     if wish == OFF:
         return None, None
     known = calibration.stored() if wish is None else wish

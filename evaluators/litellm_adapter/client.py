@@ -47,7 +47,7 @@ UNLOGGED = "litellm._internal_context"
 record of it for callbacks that we have none of, and a task is left that waits for the next."""
 
 NOISE = (r"Item '\w+' on TypedDict class", r"Pydantic serializer warnings")
-"""Beginnings of warnings about litellm's own types, which nobody here can do anything about."""
+"""Beginnings of warnings about litellm's own types, which users cannot do anything about."""
 
 LOADING_SHARE, LOADING_AGAIN_S = 0.5, 1.0
 """Of a call's time that may go into waiting for litellm, once a process; and when the document is looked at again."""
@@ -247,7 +247,7 @@ def cost_from(cost: Any, connection: Connection) -> float | None:
     if isinstance(cost, bool) or not isinstance(cost, int | float) or not math.isfinite(cost) or cost < 0:
         return None
     if cost == 0 and not _is_listed(connection.model):
-        return None  # a model that nobody has a price for is not free
+        return None  # a model without a known price is not free
     return float(cost)
 
 
@@ -259,7 +259,7 @@ def _is_listed(model: str) -> bool:
 async def close() -> None:
     """Close litellm's connections, so that nothing is left when the loop ends; later calls open new ones.
 
-    They are shared: while another evaluator's call is on its way they stay open, for whoever closes last.
+    They are shared: while another evaluator's call is on its way they stay open, for the one that closes last.
     """
     if not _library.cache_info().currsize or _library().calls:
         return

@@ -48,7 +48,7 @@ NETWORK = re.compile(
 UNREACHED = re.compile(r"^connection error\.?$|cannot connect to host", re.IGNORECASE)
 """Words for which litellm invents a status: no server was reached at all."""
 NOISE = re.compile(r" ssl:<[^>]*>| Handle with `litellm\.\w+`\.")
-"""Parts of such words that tell a reader nothing."""
+"""Parts of such messages that do not inform a reader."""
 LOOK_WHERE = "No server was reached: look at api_base in the evaluator's table, whether it runs, and at the network."
 
 EMPTY = "The account behind the key in {} has nothing left: top it up."
@@ -67,7 +67,7 @@ class Named(Protocol):
 
 
 def translated(error: BaseException, connection: Named, *, now: datetime | None = None) -> PipelineError:
-    """Return what `error` means: try again, mend the evaluator, or this body gets no answer.
+    """Return what `error` means: try again, fix the evaluator, or this body gets no answer.
 
     Its words are scrubbed of every key. `now` is what a Retry-After date is compared with where the provider's answer
     has no date of its own.
@@ -118,7 +118,7 @@ class _ErrorReport:
         return NETWORK.search(self.traceback.strip().rpartition("\n")[2].partition(":")[0]) is None
 
     def because(self, fix: str = "") -> str:
-        """Return the message: the model, what was said, and the mend."""
+        """Return the message: the model, the provider's words, and the way out."""
         words = " ".join(
             scrubbed(LOCAL_PATH.sub("…", NOISE.sub("", _plain_words(self.words))), self.connection).split()
         )
@@ -179,7 +179,7 @@ def _by_kind(report: _ErrorReport) -> PipelineError | None:
     if report.kinds & {"TimeoutError", "Timeout", "APITimeoutError"} or report.status == HTTPStatus.REQUEST_TIMEOUT:
         return EvaluatorUnavailable(report.because(), reason="timeout", retry_after_s=report.retry_after_s)
     if "ImportError" in report.kinds or (report.is_unread and NO_MODULE.search(report.words)):
-        return EvaluatorMisconfigured(report.because("A library is missing: install facetline's dependencies anew."))
+        return EvaluatorMisconfigured(report.because("A library is missing: install facetline's dependencies again."))
     if report.kinds & {"UnsupportedParamsError", "BudgetExceededError"}:
         is_budget = "BudgetExceededError" in report.kinds
         fix = "" if is_budget else "The model does not take what the evaluator's table asks for."

@@ -23,7 +23,7 @@ WORDED = ("message", "Message", "msg", "error", "detail", "details", "errors", "
 """Names of what holds words, the plainest first."""
 CODED = ("code", "type", "status", "error_type", "__type", "param")
 BEYOND = ("innererror", "metadata", "raw")
-"""Where the words and codes of whoever is behind the server stand."""
+"""Where the words and codes of the upstream provider stand."""
 
 MARKUP = re.compile(r"<(?:script|style)\b.*?</(?:script|style)>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.DOTALL | re.IGNORECASE)
@@ -56,7 +56,7 @@ def parsed(body: bytes) -> Any:
 
 
 def words_of(given: Any) -> str:
-    """Return a refusal's words, its own before those of whoever is behind it."""
+    """Return a refusal's words, its own before those of the upstream provider."""
     found: list[str] = []
     for words in _words(given, 0):
         plain = " ".join(words.split())

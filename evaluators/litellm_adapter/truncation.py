@@ -1,4 +1,4 @@
-"""What happens to a body that a model cannot take whole: it fails, or its head and tail are asked about, and said so.
+"""What happens to a body that a model cannot take whole: it fails, or only its head and tail are sent, with a note.
 
 Tokens are estimated, because a tokenizer for each model is not at hand; the provider has the last word.
 """
@@ -32,7 +32,7 @@ WORD_BYTES_MAX = 40
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The text to ask about, and what must be said about it (None: it is the whole body)."""
+    """The text to ask about, and the note about it (None: it is the whole body)."""
 
     text: str
     notes: Mapping[str, Any] | None = None
@@ -78,7 +78,7 @@ def _whole_words(text: str) -> str:
 
 
 def policy_from_table(table: Mapping[str, Any], problems: list[str]) -> tuple[str, int | None]:
-    """Return policy and `context_tokens` (None: not said); what is wrong goes into `problems`."""
+    """Return policy and `context_tokens` (None: not given); what is wrong goes into `problems`."""
     policy, context = table.get("long_body", FAIL), table.get("context_tokens")
     if policy not in POLICIES:
         problems.append(f"long_body is '{FAIL}' (the default) or '{HEAD_TAIL}', not {policy!r:.80}")

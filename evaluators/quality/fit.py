@@ -1,7 +1,7 @@
 """Fit the embedded model's temperature on labelled texts, and measure what its confidence is worth.
 
-Every other text (the first, the third, …) is fitted on, the others are measured: what is told of a temperature comes
-from texts that it has not seen. `facetline evaluate --fit-temperature` is its command.
+Every other text (the first, the third, …) is fitted on, the others are measured: what is reported of a temperature
+comes from texts that it has not seen. `facetline evaluate --fit-temperature` is its command.
 """
 
 from collections.abc import Mapping, Sequence

@@ -40,7 +40,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class OptionMeasure:
-    """One option: `n` labels, `said` answers; of the labels found (recall), of the answers right (precision)."""
+    """One option: `n` labels, `predicted` answers; of the labels found (recall), of the answers right (precision)."""
 
     n: int
     predicted: int

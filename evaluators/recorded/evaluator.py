@@ -29,14 +29,14 @@ LIMITS = Limits(question_types=frozenset({"choice", "boolean", "score"}), option
 
 
 class _Damaged(ValueError):
-    """A line cannot be taken; the message says what to mend."""
+    """A line cannot be taken; the message says what to fix."""
 
 
 class Recorded:
     """Look answers up by the document's key, or else by its exact body.
 
     Raises:
-        InvalidDefinition: the file cannot be read; the message names the line and the mend.
+        InvalidDefinition: the file cannot be read; the message names the line and the way out.
     """
 
     def __init__(self, path: Path, *, confidence_source: str = "recorded") -> None:
@@ -130,11 +130,11 @@ def _parsed(line: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise _Damaged("it is not UTF-8; write the file again as UTF-8") from error
     except (ValueError, RecursionError) as error:
-        raise _Damaged(f"it is not one JSON object ({error}); mend or delete the line") from error
+        raise _Damaged(f"it is not one JSON object ({error}); fix or delete the line") from error
 
 
 def _refuse_constant(name: str) -> Any:
-    raise _Damaged(f"{name} is no number in JSON; mend or delete the line")
+    raise _Damaged(f"{name} is no number in JSON; fix or delete the line")
 
 
 def _checked(given: Any) -> dict[str, Any]:

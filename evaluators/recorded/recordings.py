@@ -1,4 +1,4 @@
-"""Calls written down: what an evaluator was asked, what it said, how long it took and what it cost.
+"""Recorded calls: what an evaluator was asked, its answers, how long it took and what it cost.
 
 One JSON object a line, in a fixed order of members, with the body in plain words, so that a file can be read and
 reviewed. A call is found again by its key: the hash of all that its answer depends on. No name, address or secret of an
@@ -50,7 +50,7 @@ _PRIVATE = re.compile(r"\w+://\S+|\b(?=[\w.-]*\d)[\w.-]{20,}\b")
 
 
 class InvalidRecording(ValueError):
-    """A line, or a file as a whole, is no recording; the message says what to mend."""
+    """A line, or a file as a whole, is no recording; the message says what to fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Asker:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why there is no answer: one of the reasons of documents, and what was said."""
+    """Why there is no answer: one of the reasons of documents, and the message."""
 
     reason: str
     message: str
@@ -183,7 +183,7 @@ def read(path: Path) -> dict[str, Call]:
             try:
                 call = decode(line)
             except InvalidRecording as error:
-                raise InvalidRecording(f"{path}, line {number}: {error}; mend or delete the line") from error
+                raise InvalidRecording(f"{path}, line {number}: {error}; fix or delete the line") from error
             found[call.key] = call
     return found
 
@@ -198,7 +198,7 @@ def find(calls: Mapping[str, Call], key: str, body: str) -> Call | None:
     if found is not None and found.body != body:
         raise InvalidRecording(
             f"the body of the call with the key {key} is not the one it was made about; restore it, or delete the line"
-            " and record anew"
+            " and record again"
         )
     return found
 

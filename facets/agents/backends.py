@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Source(Protocol):
-    """What tools need. Raises `errors.PipelineError`s alone; returns the objects of DESIGN §8.
+    """What tools need. Raises `errors.PipelineError`s alone; returns the objects of docs/api.md.
 
     `rights` None: not known here, whoever answers judges. `scope` None: none, or not known.
     """

@@ -35,7 +35,7 @@ def quoted(text: str, chars_max: int = STATE_TEXT_CHARS_MAX) -> str:
 
 
 def answer(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a facet value (DESIGN §8) as hits have it: `value`, and `confidence` where there is one."""
+    """Return a facet value (docs/search.md) as hits have it: `value`, and `confidence` where there is one."""
     match value["type"]:
         case "choice":
             fields: dict[str, Any] = {"value": value["choice"]}

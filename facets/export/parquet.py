@@ -1,6 +1,6 @@
 """A snapshot as files: `<collection>.parquet`, `answers.parquet`, and `manifest.json`, which is written last.
 
-What stands here fills one folder that nobody reads yet; `facets.export.snapshots` shows it to readers.
+Writes one folder that no reader opens yet; `facets.export.snapshots` shows it to readers.
 """
 
 import contextlib

@@ -27,7 +27,7 @@ KEPT = 1
 _LOCK = ".lock"
 _MAKING = ".making-"
 _SHARED = 0o755
-"""Rights that a snapshot takes from its folder; nobody but its owner writes to it."""
+"""Rights that a snapshot takes from its folder; only its owner writes to it."""
 _NAME = re.compile(r"\d{8}T\d{6}\.\d{6}Z")
 
 
@@ -107,7 +107,7 @@ def _retire(folder: Path) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what was left behind half made; nobody else is writing here, by the lock."""
+    """Remove what was left behind half made; no other process writes here, by the lock."""
     for path in folder.glob(f"{_MAKING}*"):
         if path.is_symlink():
             path.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
 """Columns: the names that a collection's table has, and whether two of them are one.
 
-One naming everywhere (DESIGN §8): in filters, in orders and in SQL.
+One naming everywhere (docs/sql.md): in filters, in orders and in SQL.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,7 +37,7 @@ def state_column(name: str) -> str:
 
 
 def collisions(questions: Mapping[str, Question], state: Iterable[str]) -> list[str]:
-    """Return one problem for each column that two things of the table would share, with the mend."""
+    """Return one problem for each column that two things of the table would share, with the way out."""
     owners = dict.fromkeys(DOC_COLUMNS, "the document")
     for name in state:
         owners[state_column(name)] = f"state '{name}'"

@@ -27,7 +27,7 @@ COLLECTION_RESERVED = frozenset(
     {"answers", "v1", "mcp", "livez", "readyz", "health", "metrics", "openapi", "docs", "static"}
 )
 
-# The fields of a search request (DESIGN §8), and the object that holds the answers.
+# The fields of a search request (docs/search.md), and the object that holds the answers.
 QUESTION_RESERVED = frozenset(
     {"min_confidence", "minConfidence", "limit", "cursor", "filter", "sort", "counts", "scope", "at_least", "facets"}
 )
@@ -69,7 +69,7 @@ def _name_problem(name: object) -> str | None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return "a name is a small letter, then up to 62 small letters, digits or '_'"
     if name in DUCKDB_RESERVED:
-        return f"'{name}' is a reserved word of DuckDB, nobody could use it in SQL; choose another, such as '{name}_1'"
+        return f"'{name}' is a reserved word of DuckDB, SQL could not use it; choose another, such as '{name}_1'"
     return None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from facetline.facets.questions import Score
 
 INTERVALS_MAX = 20
-"""As many as can be told apart in a column of a page."""
+"""As many as can be distinguished in a column of a page."""
 _FINEST = 0.25
 
 

@@ -1,4 +1,4 @@
-"""A search's reply (DESIGN §8) out of the rows that the statements gave: pure."""
+"""A search's reply (docs/search.md) out of the rows that the statements gave: pure."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

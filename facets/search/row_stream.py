@@ -109,7 +109,7 @@ class RowStream:
             yield page
 
     async def aclose(self) -> None:
-        """Give the snapshot up, to the end even if whoever waits for it is cancelled; safe to call twice."""
+        """Release the snapshot, even if the caller is cancelled; safe to call twice."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close(), name="rows: close")
         await asyncio.shield(self._closing)

@@ -81,7 +81,7 @@ def uris(query: Query, *, after: str, limit: int) -> Clause:
 
 
 PLACES = "_places"
-"""The name under which a cursor is told of the places of a page's rows."""
+"""The name under which a cursor finds the places of a page's rows."""
 
 
 def places(query: Query) -> Clause:
@@ -106,7 +106,7 @@ def numbers(query: Query) -> Clause:
 
     Its rows have the cells: number of the facet, value, status, interval of the histogram, documents, confident ones,
     lowest and highest score of those. A facet is counted over what matches everything but its own selection, in one
-    row for each group of documents that it cannot tell apart. The rows `TOTAL` and `PENDING` have documents only;
+    row for each group of documents that it does not distinguish. The rows `TOTAL` and `PENDING` have documents only;
     there is no row `TOTAL` where a facet has the same total (`total_of`).
     """
     parts = [_count(query, number, name) for number, name in enumerate(query.counted)]
@@ -142,7 +142,7 @@ def _count(query: Query, number: int, name: str) -> Clause:
         # A power of two divides exactly: an interval holds just what its ends say.
         interval, score = f'CAST(floor("{name}" / {histograms.width(question)}) AS BIGINT)', f'"{name}"'
     given = [f"{call}{confident.text}" for call in ("count(*)", f"min({score})", f"max({score})")]
-    # The status tells why a value is missing; where there is a value, it is always the same.
+    # The status is why a value is missing; where there is a value, it is always the same.
     return Clause(
         f"SELECT {number}, CAST({bucket} AS VARCHAR), CAST(doc_status AS VARCHAR), {interval}, count(*), "
         f"{', '.join(given)} FROM {query.source} WHERE {where.text} "

@@ -1,6 +1,6 @@
 """Conditions as text with their values inside, for people to read, change and run.
 
-Nothing here is ever run by us with more rights than those of whoever asked: values are quoted for a statement that is
+Nothing here is ever run by us with more rights than the caller has: values are quoted for a statement that is
 shown, or sent to where any statement may be sent.
 """
 

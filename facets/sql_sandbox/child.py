@@ -2,7 +2,7 @@
 
 It is started clean (`process`) and limits itself before it touches anything: memory, processor time, files, processes.
 DuckDB sees the Parquet files of one snapshot and nothing else. A second thread ends the process when it must be ended:
-its parent is gone, memory is used up, or a statement does not stop when it is told to.
+its parent is gone, memory is used up, or a statement does not stop on request.
 """
 
 import contextlib
@@ -173,7 +173,7 @@ def _execute(
     columns = [{"name": column[0], "type": str(column[1])} for column in found.description or ()]
     if not any(values.readable(column["type"], "") for column in columns):
         return found, columns
-    # Columns may have equal names, so they are numbered. The statement is run anew, which only these types cost.
+    # Columns may have equal names, so they are numbered. The statement is run again, which only these types cost.
     names = [f"c{place}" for place in range(len(columns))]
     cells = [values.readable(column["type"], name) or name for name, column in zip(names, columns, strict=True)]
     wrapped = f"SELECT {', '.join(cells)} FROM (\n{text}\n) AS given({', '.join(names)})"  # noqa: S608 (checked above)

@@ -10,7 +10,7 @@ LIMIT_DEFAULT, LIMIT_MAX = 1_000, 100_000
 REPLY_BYTES_MAX = 8 << 20
 """Of one reply's rows as JSON; what does not fit is cut off, and `truncated` says so."""
 STREAM_BYTES_MAX = 256 << 20
-"""The same of a stream, which nobody holds in memory."""
+"""The same of a stream, which is never held in memory."""
 CELL_BYTES_MAX = 1 << 20
 FRAME_BYTES = 128 * 1024
 """Rows are handed over when so many bytes of them have come together."""

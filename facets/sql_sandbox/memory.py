@@ -9,7 +9,7 @@ _PAGES = Path("/proc/self/statm")
 
 
 def bytes_used() -> int:
-    """Return the bytes of memory in use; where the system tells only the most it has been, that."""
+    """Return the bytes of memory in use; where the system shows only the peak, that."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         return int(_PAGES.read_text(encoding="ascii").split()[1]) * resource.getpagesize()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

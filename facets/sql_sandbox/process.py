@@ -63,7 +63,7 @@ class Process:
         return self._process.returncode is None
 
     async def answer(self, request: Mapping[str, Any], ends_s: float) -> AsyncGenerator[dict[str, Any], None]:
-        """Return the frames of one answer, the last one with `end`; whoever leaves before that must kill it.
+        """Return the frames of one answer, the last one with `end`; a caller that leaves before that must kill it.
 
         Raises:
             SqlRefused, SqlFailed, SqlTimeout, SqlTooLarge: what the process says, or how it came to its end.
@@ -102,7 +102,7 @@ class Process:
         await self._process.wait()
 
     async def collect(self) -> None:
-        """Wait for the end of a process that was killed, whose answer nobody reads any more."""
+        """Wait for the end of a process that was killed, whose answer is not read any more."""
         if self._process.stdout is not None:
             # What it had written before; while that is unread its pipe would stay open.
             while await self._process.stdout.read(limits.FRAME_BYTES):
@@ -127,7 +127,7 @@ class Process:
         """Return what a process's end says of its statement."""
         try:
             code = await asyncio.wait_for(self._process.wait(), limits.STOP_S)
-        except TimeoutError:  # it has closed its output, or said what makes no sense, and is still there
+        except TimeoutError:  # it has closed its output, or answered nonsense, and is still there
             self.kill()
             code = await self._process.wait()
         if code in {frames.TIME_CODE, -signal.SIGXCPU}:

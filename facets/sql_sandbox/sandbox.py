@@ -1,7 +1,7 @@
 """The box: takes statements, keeps a snapshot as new as need be, and a few processes that run one statement each.
 
 A statement waits for a process, and for a snapshot, within its own time. What a statement does to its process is
-nobody else's matter: the process is killed, and the next statement gets another one.
+no other caller's problem: the process is killed, and the next statement gets another one.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ PROCESSES = 2
 WAITING_MAX = 200
 """Statements that wait for a process."""
 IDLE_S = 60.0
-"""A process that nobody needed for so long is let go."""
+"""A process that was idle for so long is ended."""
 
 
 @dataclass(slots=True)
@@ -156,7 +156,7 @@ class SqlBox:
                 await process.collect()
 
     def _let_go(self) -> None:
-        """End processes that nobody needed for a while."""
+        """End processes that were idle for a while."""
         for process in list(self._pool.idle):
             if time.monotonic() - process.idle_since_s >= IDLE_S:
                 self._pool.idle.remove(process)

@@ -1,4 +1,4 @@
-"""The snapshots that statements run over: made anew when there is something new, removed when nobody uses them."""
+"""The snapshots that statements run over: renewed when there are changes, removed when unused."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ REFRESH_WAIT_S = 1.0
 CLOSE_S = 5.0
 """How long closing waits for a snapshot that is being made."""
 OLD_MAX_S = 60.0
-"""A snapshot that is older is waited for; when it cannot be made anew the reason is told."""
+"""A snapshot that is older is waited for; when it cannot be renewed the reason is reported."""
 
 
 @dataclass(frozen=True, slots=True)

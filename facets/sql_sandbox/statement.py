@@ -46,8 +46,8 @@ REFUSED = frozenset(
 )
 """Not volatile, but they look at what is no table, or run a text as SQL."""
 CATALOG = frozenset({"sqlite_master"})
-"""DuckDB's own tables that are taken, beside `information_schema`: they tell of our tables alone. Of the others one
-shows settings, where a folder's path stands, and nobody knows what those of the next version show."""
+"""DuckDB's own tables that are taken, beside `information_schema`: they show our tables alone. Of the others one
+shows settings, where a folder's path stands, and what those of the next version show is unknown."""
 _CHANGES = ("A CTE needs a SELECT", "SELECT INTO")
 """How DuckDB's parser itself refuses what would change something inside of a SELECT."""
 _PATH = frozenset("/\\*?:.~$")
@@ -193,7 +193,7 @@ def _check_table(node: Mapping[str, Any], refused: Refused) -> None:
     lowered, elsewhere = name.lower(), node.get("schema_name") or node.get("catalog_name")
     if lowered in refused.tables and (elsewhere or lowered not in refused.ours):
         raise Refusal(
-            f"DuckDB's own table {lowered} is not taken; information_schema.columns and SHOW TABLES tell what there is"
+            f"DuckDB's own table {lowered} is not taken; information_schema.columns and SHOW TABLES list what there is"
         )
 
 

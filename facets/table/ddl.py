@@ -16,7 +16,7 @@ READ_POSITION = f"SELECT feed_seq FROM {POSITION}"
 WRITE_POSITION = f"UPDATE {POSITION} SET feed_seq = ?"
 
 GIVEN = "_given"
-"""The name under which a cursor is told of a batch's arrays."""
+"""The name under which a cursor finds a batch's arrays."""
 
 
 def name_of(table: Table) -> str:
@@ -48,7 +48,7 @@ def drop(table: Table) -> list[str]:
 
 
 def rewrite(table: Table) -> list[str]:
-    """Return the statements that make the table anew out of its own rows; readers keep the old one while they need it.
+    """Return the statements that rewrite the table from its rows; readers keep the old one while they need it.
 
     In place of a row that changes, DuckDB keeps the old texts for as long as there is the table.
     """

@@ -89,7 +89,7 @@ class Table:
 
 
 HIDDEN = (Column("doc_facets", "text"), Column("doc_state", "text"))
-"""JSON texts that hits are rebuilt from; nobody can name them."""
+"""JSON texts that hits are rebuilt from; filters cannot name them."""
 
 
 def table_of(definition: Definition) -> Table:
@@ -118,6 +118,6 @@ def _question_columns(name: str, question: Question) -> list[Column]:
     elif isinstance(question, Boolean):
         answer = [Column(name, "boolean"), Column(f"{name}_probability", "number")]
     else:
-        # Levels are told apart by their text only.
+        # Levels are distinguished by their text only.
         answer = [Column(name, "number"), Column(f"{name}_level", "text", tuple(dict.fromkeys(question.levels)))]
     return [*answer, Column(f"{name}_confidence", "number")]

@@ -1,7 +1,7 @@
-"""How worn a view's tables are: counts changes that left something behind, and says when to make a table anew.
+"""Decides when to rewrite a DuckDB table: updates since the last rewrite reach its row count.
 
 A change of a row that was there leaves its old texts behind in memory, about 300 bytes (measured, see
-docs/benchmarks.md). Making a table anew takes a second for 100,000 rows and holds up no reader; so a table is worn when
+docs/benchmarks.md). A rewrite takes a second for 100,000 rows and blocks no reader; it is due when
 as many rows have changed as it has, and not before `CHANGES_MIN`.
 """
 
@@ -32,11 +32,11 @@ class Wear:
         self.changes += written
 
     def worn(self) -> list[str]:
-        """Return the collections whose tables are to be made anew."""
+        """Return the collections whose tables are to be rewritten."""
         return [name for name, table in self._tables.items() if table.changes > max(CHANGES_MIN, table.rows)]
 
     def renewed(self, collection: str) -> None:
-        """Note that a table was made anew."""
+        """Note that a table was rewritten."""
         self._tables[collection].changes = 0
 
     def dropped(self, collection: str) -> None:

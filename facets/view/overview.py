@@ -40,7 +40,7 @@ def version(table: Table, uri: str) -> Clause:
 def changes(table: Table, scope: str) -> Clause:
     """Return the statement of how many changes of a scope are in here: versions, added up.
 
-    It grows with every visible change of the scope, and by nobody else's; of two complete views the one with the
+    It grows with every visible change of the scope alone; of two complete views the one with the
     higher sum is the newer one. Deleted documents keep counting.
     """
     return Clause(

@@ -1,6 +1,6 @@
 """The view: DuckDB tables kept current from the feed, and the search over them.
 
-The database is private to this object: in memory, or a temporary file that nobody else opens. It can be built
+The database is private to this object: in memory, or a temporary file that no one else opens. It can be built
 again from the feed at any time, so nothing of it is made durable.
 
 Two locks. `_writing` admits one writer. `_switching` is held only for the moments in which what readers see changes,
@@ -83,7 +83,7 @@ class View:
 
     @property
     def position(self) -> int:
-        """The highest `feed_seq` applied; 0 before the first, and again when a table was made anew."""
+        """The highest `feed_seq` applied; 0 before the first, and again when a table was recreated."""
         return self._position
 
     @property
@@ -99,7 +99,7 @@ class View:
     def define(self, definitions: Definitions) -> None:
         """Search these collections from now on.
 
-        Where columns or fingerprint changed the table is made anew, empty; then `position` is 0, and the caller feeds
+        Where columns or fingerprint changed the table is recreated, empty; then `position` is 0, and the caller feeds
         the view from the start. What the other tables hold stays.
         """
         with self._writing:
@@ -147,7 +147,7 @@ class View:
         if not batch.records:
             return
         with self._writing:
-            if batch.makers is not self._makers:  # defined anew since
+            if batch.makers is not self._makers:  # redefined since
                 batch = self.ready(batch.records)
             position = max(self._position, *(record.feed_seq for record in batch.records))
             with self._changing() as cursor:
@@ -170,7 +170,7 @@ class View:
         return written, size
 
     def _keep(self) -> None:
-        """Bound what changes leave behind: take snapshots back from slow readers, make worn tables anew."""
+        """Bound what changes leave behind: take snapshots back from slow readers, rewrite tables that are due."""
         for reader, ends in list(self._readers.items()):
             if self._wear.changes > ends:
                 reader.close()
@@ -183,7 +183,7 @@ class View:
             self._wear.renewed(name)
 
     def search(self, selection: Selection) -> dict[str, Any]:
-        """Return the reply of DESIGN §8 without its links; hits, total and counts are from one snapshot.
+        """Return a search's reply (docs/search.md) without its links; hits, total and counts are from one snapshot.
 
         Raises:
             UnknownCollection: the collection is not defined here.
@@ -291,7 +291,7 @@ class View:
             return [_fetch(cursor, each(table)) for each in make]
 
     def _token(self, cursor: "duckdb.DuckDBPyConnection", query: Query, position: int) -> str:
-        """Return what a later reader may ask for at least; of one scope it tells nothing about the others."""
+        """Return what a later reader may ask for at least; that of one scope reveals nothing about the others."""
         scope, name = query.selection.scope, query.selection.collection
         if scope is None:
             return tokens.encode(tokens.FeedToken(self._store_id, position))

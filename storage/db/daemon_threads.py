@@ -1,6 +1,6 @@
 """Threads for blocking calls that never hold the interpreter's exit, whatever a socket, a file or a resolver does.
 
-`ThreadPoolExecutor` joins its threads at exit, so one blocked call keeps a process that was told to stop.
+`ThreadPoolExecutor` joins its threads at exit, so one blocked call keeps a process from stopping.
 """
 
 import queue

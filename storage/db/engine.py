@@ -42,7 +42,7 @@ SQLITE_STEPS = 10_000
 POOL_SIZE = 8
 """Connections of one process; 12 processes fit PostgreSQL's default of 100."""
 HURRY_S = 3.0
-"""How long a transaction may take once the process was told to stop; the first one that takes longer is the last."""
+"""How long a transaction may take once the process is stopping; the first one that takes longer is the last."""
 SILENT_S = 0.5
 """How long each later one may then take."""
 
@@ -166,7 +166,7 @@ class Store:
         self._cut: set[asyncio.Future[Any]] = set()
         self._cutter: asyncio.TimerHandle | None = None
         self.silent = False
-        """Whether a transaction was given up because it did not end in time after the process was told to stop."""
+        """Whether a transaction was given up because it did not end in time after the process was asked to stop."""
         self._held = held
         self._path = sqlite_files.path_of(engine.url)
         self._file = None if self._path is None else sqlite_file_guard.SameFile(self._path)
@@ -208,11 +208,11 @@ class Store:
 
     @property
     def hurried(self) -> bool:
-        """Whether the process was told to stop: nothing waits for a store that is away any longer."""
+        """Whether the process is stopping: nothing waits for a store that is away any longer."""
         return self._patience.hurried_at_s is not None
 
     def hurry(self) -> None:
-        """Bound every transaction from now on, since the process was told to stop. May come more than once."""
+        """Bound every transaction from now on, since the process is stopping. May come more than once."""
         if not self.hurried:
             self._patience.hurry(HURRY_S)
             self._cut_late()
@@ -271,7 +271,7 @@ class Store:
     def _once_writing(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         with self._connected() as connection, connection.begin():
             result = function(Tx(connection, self._clock_shift), *args, **kwargs)
-        self._check_files()  # before anyone hears of it: what went into a deleted file is found by nobody
+        self._check_files()  # before it is acknowledged: what went into a deleted file is lost
         return result
 
     def _once_reading(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -348,7 +348,7 @@ def is_passing(error: exc.DBAPIError) -> bool:
 
 
 def needs_room(error: exc.DBAPIError) -> bool:
-    """Say whether SQLite's disk is full or fails: somebody has to mend that, and then the same statement passes."""
+    """Say whether SQLite's disk is full or fails: once that is fixed, the same statement passes."""
     original = error.orig
     if not isinstance(original, sqlite3.OperationalError):
         return False
@@ -356,7 +356,7 @@ def needs_room(error: exc.DBAPIError) -> bool:
 
 
 def is_race(error: Exception) -> bool:
-    """Say whether another transaction made the same row first; what is read anew now shows it."""
+    """Say whether another transaction made the same row first; a new read shows it."""
     return getattr(getattr(error, "orig", None), "sqlstate", None) == "23505"
 
 

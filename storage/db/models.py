@@ -100,7 +100,7 @@ OUTCOMES = Table(
     _column("indexed_as", BigInteger, null=True),
     _column("at_ms", BigInteger),
     Index("outcomes_at", "at_ms"),
-    # One event settles an id, whoever else applies another under it at the same moment.
+    # One event settles an id, even if another is applied under it at the same moment.
     Index(
         "outcomes_settled",
         "source",
@@ -372,7 +372,7 @@ TROUBLES = Table(
     _column("told_ms", BigInteger),
     _column("until_ms", BigInteger),
 )
-"""An evaluator that does not answer, as a process last told it."""
+"""An evaluator that does not answer, as a process last reported it."""
 
 PROCESSES = Table(
     "processes",

@@ -1,7 +1,7 @@
 """Opening the store: bring its schema up to this version, learn who it is, and say clearly when that cannot be.
 
 Any number of processes may open one store at once, a new one too: the steps run under the store's one write lock
-(SQLite) or an advisory lock (PostgreSQL), in one transaction, and whoever comes second finds them done.
+(SQLite) or an advisory lock (PostgreSQL), in one transaction, and a second process finds them done.
 """
 
 import os

@@ -130,7 +130,7 @@ def take_time(connection: sa.Connection, limit_s: float) -> None:
 
 
 def _bound_session(connection: Any, _entry: ConnectionPoolEntry) -> None:
-    """Let the server end slow statements and transactions that stand still.
+    """Let the server end slow statements and idle transactions.
 
     A lower limit that the server, the database or the role has is kept, and any that the URL's `options` give.
     """

@@ -1,7 +1,7 @@
 """Whether the paths of a SQLite store still lead to the files that are open, and the database has its own content.
 
-SQLite goes on with a file that was moved or deleted: what it acknowledged would be found by nobody, and connections
-that are made later would open another file, or none. It also goes on with one that another's content was copied into.
+SQLite goes on with a file that was moved or deleted: what it acknowledged would be lost, and connections that are made
+later would open another file, or none. It also goes on with one that another's content was copied into.
 """
 
 import os

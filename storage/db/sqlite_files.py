@@ -41,7 +41,7 @@ def prepare(path: Path) -> None:
         fixed = [each for each in beside(path) if private_files.check_plain(each) and private_files.restrict(each)]
         if not path.exists():
             sqlite_header.forget(path)
-        with contextlib.suppress(FileExistsError, FileNotFoundError):  # another process; the folder, said by SQLite
+        with contextlib.suppress(FileExistsError, FileNotFoundError):  # another process; the folder, reported by SQLite
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, private_files.FILE_MODE))
     except OSError as error:
         raise errors.StoreUnavailable(f"the store at {path} cannot be opened: {error}") from error

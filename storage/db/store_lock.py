@@ -77,7 +77,7 @@ def _locked(path: Path, kind: int) -> int | None:
 
 
 def _holders(place: Path) -> list[int]:
-    """Return the processes that hold the lock, as far as the system tells (Linux)."""
+    """Return the processes that hold the lock, as far as the system shows (Linux)."""
     found = set()
     with contextlib.suppress(OSError, ValueError, IndexError):
         inode = place.stat().st_ino

@@ -119,7 +119,7 @@ def carry_out(tx: engine.Tx, job: "model.Job", decided: Sequence[Decided]) -> No
 
 
 def close_ended(tx: engine.Tx, job_id: str) -> int:
-    """Close items whose answer has come, has failed or was passed over without their being told; return how many."""
+    """Close items whose answer has come, has failed or was superseded without the item; return how many."""
     query = (
         sa.select(_I.uri, _I.indexed_as, _I.adopted, _D.indexed_as.label("current"), _D.status)
         .join(_DOCUMENTS, _D.uri == _I.uri)

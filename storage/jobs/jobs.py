@@ -2,10 +2,10 @@
 
 A job's items are written when it is made, in bounded chunks. A turn locks some of their documents and checks, clears
 and makes them pending in one transaction; no more than a bound are ever cleared and unanswered. A job is worked on
-under a lease, and whoever takes it over goes on where it stands. Locks: the job, then documents by uri, then items.
+under a lease, and the process that takes it over goes on from there. Locks: the job, then documents by uri, then items.
 
-A canceled job's waiting items stay as they are and are told as canceled: ending a job costs the same for ten documents
-and for a million.
+A canceled job's waiting items stay as they are and are reported as canceled: ending a job costs the same for ten
+documents and for a million.
 """
 
 import functools
@@ -23,7 +23,7 @@ from facetline.storage.jobs.model import ACTIVE, DAY_MS, Item, Job, JobRequest, 
 from facetline.storage.queue import answer_cache
 
 CREATE_TRIES_MAX = 3
-"""How often a job is made anew because the one in its way has just ended."""
+"""How often a job is created again because the conflicting one has just ended."""
 
 _JOBS = models.JOBS
 _ITEMS = models.JOB_ITEMS
@@ -136,7 +136,7 @@ def remembered(tx: engine.Tx, job_id: str) -> int:
 
 
 def take(tx: engine.Tx, owner: str, lease_ms: int, collections: Collection[str]) -> Job | None:
-    """Take the oldest job of some collections that nobody works on, under a lease; None when there is none."""
+    """Take the oldest job of some collections that no process works on, under a lease; None when there is none."""
     given = {"collections": sorted(collections), "now": tx.now_ms, "longest": tx.now_ms + lease_ms}
     job_id = tx.execute(_finding_free(tx.dialect), given).scalar_one_or_none()
     if job_id is None:

@@ -119,7 +119,7 @@ def _alone(tx: engine.Tx, event: Event) -> list[Outcome]:
     except (exc.SQLAlchemyError, UnicodeError, OverflowError) as error:
         if not engine.is_data_error(error):
             raise
-    # Its very names cannot be stored, so nobody can ask for its outcome; the letter alone keeps it.
+    # Its very names cannot be stored, so its outcome cannot be asked for; the letter alone keeps it.
     nameless = folding.fold({}, {}, [replace(poison, uri=None, position=_storable(poison.position))])
     dead_letters.store(tx, nameless.letters.values())
     return [replace(outcome, uri=event.uri) for outcome in nameless.outcomes]
@@ -152,7 +152,7 @@ def _together(tx: engine.Tx, events: Sequence[Event]) -> list[Outcome]:
 
 
 def _storable(position: Position) -> Position:
-    """Return a position that any database takes: that of a redriven event is what its sender said."""
+    """Return a position that any database takes: that of a redriven event is given by its sender."""
     return Position(
         topic=position.topic.encode("ascii", "backslashreplace").decode().replace("\0", "\\0"),
         incarnation=min(max(position.incarnation, 0), 2**31 - 1),

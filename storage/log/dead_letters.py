@@ -127,7 +127,7 @@ def oldest_open_ms(tx: engine.Tx) -> int | None:
 def mark_redriven(tx: engine.Tx, letter: DeadLetter, by: str | None = None) -> bool:
     """Note that the event was sent again; False when the letter has changed since it was read.
 
-    It is closed by the event's coming back, not by this: `redriving` only tells people that they need not send it.
+    It is closed by the event's coming back, not by this: `redriving` only shows that it was sent.
     """
     unchanged = (
         _LETTERS.c.id == letter.id,
@@ -139,7 +139,7 @@ def mark_redriven(tx: engine.Tx, letter: DeadLetter, by: str | None = None) -> b
 
 
 def discard(tx: engine.Tx, letter_ids: Sequence[int], by: str | None = None) -> list[int]:
-    """Close waiting letters for good, with who did it and when; return the ids of those that were waiting."""
+    """Close waiting letters permanently, with who did it and when; return the ids of those that were waiting."""
     closed = sa.update(_LETTERS).values(state="discarded", handled_ms=tx.now_ms, handled_by=by)
     known = [each for each in letter_ids if 0 < each <= ID_MAX]
     return [each for each in known if tx.execute(closed.where(_LETTERS.c.id == each, _IS_WAITING)).rowcount]

@@ -154,7 +154,7 @@ def _store_rows(tx: engine.Tx, changes: Sequence[folding.Change]) -> None:
     statements.cleared.run(tx, [_row(tx, change) for change in known if change.cleared and change.answered is None])
     statements.touched.run(tx, [_row(tx, change) for change in known if not change.cleared])
     statements.answered.run(tx, [_answered_row(tx, change) for change in known if change.answered is not None])
-    # Plainly: a uri that another transaction has just made must be read anew, never overwritten.
+    # Plainly: a uri that another transaction has just made must be read again, never overwritten.
     fresh = [change for change in changes if change.before is None]
     statements.new.run(tx, [_row(tx, change) for change in fresh if change.answered is None])
     statements.new_answered.run(tx, [_answered_row(tx, change) for change in fresh if change.answered is not None])

@@ -15,14 +15,14 @@ LetterState = Literal["open", "redriving", "redriven", "superseded", "discarded"
 IMPORTED_FINGERPRINT = "imported-"
 """How fingerprints of imported answers begin; those of questions and evaluators are hexadecimal, so none is active."""
 LOCAL_INCARNATION = 1
-"""The local log is never made anew."""
+"""The local log is never created again."""
 LOCAL_PARTITION = 0
 """The local log is one partition: SQLite has one writer."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """A place in a log. `incarnation` counts from 1 the times that a topic of this name was made anew."""
+    """A place in a log. `incarnation` counts from 1 the times that a topic of this name was created again."""
 
     topic: str
     incarnation: int
@@ -97,7 +97,7 @@ class Batch:
     """All that one partition of a log holds in [`start`, `end`): offsets without an event are passed.
 
     `offsets` gives each event's own offset in this log. `last_timestamp_ms` and `last_hash` are those of the last
-    record below `end`, by which a log that was made anew is recognised; None where it is not known.
+    record below `end`, by which a log that was created again is recognised; None where it is not known.
     """
 
     topic: str
@@ -141,7 +141,7 @@ class DeadLetter:
     """An event that could not be applied, with its bytes.
 
     `state`: open; redriving, when it was sent to the topic again and has not come back; redriven, when it was applied
-    after all; superseded, when its document has taken a later event; discarded, for good, when somebody closed it
+    after all; superseded, when its document has taken a later event; discarded, when it was closed permanently
     without sending it. `attempts` counts how often it was rejected, `handled_ms` and `handled_by` say when and by which
     credential it was last sent again or discarded.
     """

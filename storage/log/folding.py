@@ -26,7 +26,7 @@ EventKey = tuple[str, str]
 
 
 class DocumentState(NamedTuple):
-    """A document as it stands, as far as the next event can tell; `position` is the latest one applied to it."""
+    """The state of a document that the next event depends on; `position` is the latest one applied to it."""
 
     uri: str
     collection: str
@@ -61,7 +61,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A rejection to be kept with the event's bytes: `attempts` more at its position, the last one told here."""
+    """A rejection to be kept with the event's bytes: `attempts` more at its position, the last one kept here."""
 
     event: Event
     reason: str
@@ -222,7 +222,7 @@ def _status(content: Content) -> Status:
 
 
 def _stamp(before: DocumentState, event: Event) -> dict[str, Any]:
-    """Name the event as the one that the content came from; the collection too, which may have been defined anew."""
+    """Name the event as the one that the content came from; the collection too, which may have been redefined."""
     return {
         "collection": event.collection,
         "scope": event.scope,
@@ -272,7 +272,7 @@ def _has_answers(before: DocumentState, answered: Answered) -> bool:
 def _same_state(new: str, old: str | None) -> bool:
     if old is None or new == old:
         return new == old
-    # The same fields in another order: a definition has been written anew since.
+    # The same fields in another order: a definition has been rewritten since.
     return json.dumps(json.loads(new), sort_keys=True) == json.dumps(json.loads(old), sort_keys=True)
 
 

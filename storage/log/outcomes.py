@@ -1,7 +1,7 @@
 """What became of each event: one row for each (source, id, digest).
 
-`applied` and `unchanged` settle an id for good. A rejection settles nothing and is overwritten when the same event is
-judged again. Rows are kept 30 days; an event that comes again later is judged afresh.
+`applied` and `unchanged` settle an id permanently. A rejection settles nothing and is overwritten when the same event
+is judged again. Rows are kept 30 days; an event that comes again later is judged afresh.
 """
 
 import functools

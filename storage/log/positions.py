@@ -1,6 +1,6 @@
 """How far each partition of a log has been applied: the position of record, whatever a consumer group says.
 
-A partition that was made anew is a new incarnation with a row of its own. Rows are locked in the order of topic,
+A partition that was created again is a new incarnation with its own row. Rows are locked in the order of topic,
 incarnation and partition, so that no two workers wait for each other.
 """
 
@@ -51,7 +51,7 @@ def first_seen(tx: engine.Tx, topic: str, partition: int, start_offset: int) -> 
 
 
 def new_incarnation(tx: engine.Tx, topic: str, partition: int, *, after: int, start_offset: int) -> PositionState:
-    """Record that the log was made anew since incarnation `after`; return where it stands.
+    """Record that the log was created again since incarnation `after`; return its position.
 
     Whoever finds out second, or asks twice, gets the incarnation that is there already.
     """

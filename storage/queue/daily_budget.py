@@ -24,7 +24,7 @@ class Allowance:
     """What the limit leaves: `calls` more may start now. `resumes_ms` (store's clock) is when the next day begins.
 
     `reached` says that the day's money is spent; without it, 0 calls mean that those under way may use up the rest.
-    `unpriced_calls` of today told no cost, so that the limit knows nothing of them.
+    `unpriced_calls` of today reported no cost, so the limit does not count them.
     """
 
     limit_usd: float
@@ -40,7 +40,7 @@ class Allowance:
 
     @property
     def is_blind(self) -> bool:
-        """Whether the limit cannot hold, because calls were made today and none told its cost."""
+        """Whether the limit cannot hold, because calls were made today and none reported its cost."""
         return self.unpriced_calls > 0 and self.spent_usd <= 0
 
 

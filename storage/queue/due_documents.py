@@ -112,8 +112,8 @@ def correct_clock(tx: engine.Tx, collections: Iterable[str], *, wait_max_ms: int
     """Bring times back that lie further ahead than any wait of ours, because the clock went back; return how many.
 
     A free document that is due later than `wait_max_ms` from now is due now. A lease that was taken in the future, and
-    that ends later than one of `lease_ms` would, begins now: whoever holds it and lives has time for its call, which is
-    not made twice; whoever has died is taken over when it ends. Costs one look at two indexes while there is none.
+    that ends later than one of `lease_ms` would, begins now: its holder, if alive, has time for its call, which is
+    not made twice; a dead holder is taken over when it ends. Costs one look at two indexes while there is none.
     """
     given = {
         "now": tx.now_ms,
@@ -148,7 +148,7 @@ def next_event_ms(tx: engine.Tx, collections: Sequence[str]) -> int | None:
 
 
 def any_due(tx: engine.Tx, collection: str, lane: int, *, without: Collection[tuple[str, str]]) -> bool:
-    """Say whether `due` would find something if nobody had a lock."""
+    """Return whether `due` would find something without any locks."""
     given: dict[str, Any] = {"collection": collection, "lane": lane, "now": tx.now_ms}
     if without:
         given["without"] = sorted(without)

@@ -2,11 +2,11 @@
 
 The queue is the `pending` rows themselves; no event held in memory is ever the reason for a call. A claim is a lease by
 the store's clock. An answer is stored by one statement that names uri, `indexed_as` and `pending`: the first valid one
-wins, whoever holds the claim by then. A failure, a retry and a release also name the claim's own attempt. What changes
-no row was about something past; it is discarded and counted.
+wins, whichever process holds the claim by then. A failure, a retry and a release also name the claim's own attempt.
+What changes no row was about something past; it is discarded and counted.
 
 Locks are taken on documents in the order of their uris, then on items and memo entries, then on tallies, last of all on
-the ledger (`storage.usage_ledger`), so writers never wait for each other in a circle; claims wait for nobody.
+the ledger (`storage.usage_ledger`), so writers never wait for each other in a circle; claims wait for no lock.
 """
 
 import functools
@@ -26,7 +26,7 @@ from facetline.storage.queue import answer_cache, claiming, completion, due_docu
 REMEMBERED_MAX = 500
 """Documents answered from the memo in one claim; a tenth of them on behalf of the reindex lane's share."""
 WAIT_MAX_MS = 330_000
-"""The longest wait before a retry where nobody says otherwise: a Retry-After that is taken up, with its spread."""
+"""The longest wait before a retry unless configured: a Retry-After that is taken up, with its spread."""
 NO_TURNS: claiming.Turns = MappingProxyType({})
 MESSAGE_CHARS_MAX = 1_000
 """What is kept of a failure's message."""
@@ -170,7 +170,7 @@ def claim(
 
     `fingerprints` are the process's own by collection: one that is not the active one claims nothing there.
     `busy_keys` are the (scope, body hash, fingerprint) that this process is asking about: equal bodies wait for that
-    answer and hold nobody up. Where more is due than there are slots, collections and scopes take turns, beginning
+    answer and delay no others. Where more is due than there are slots, collections and scopes take turns, beginning
     after those of `turns`, which the last claim returned. Nothing waits longer than `wait_max_ms` for its time to come,
     whatever the clock does.
     Steps of the one transaction:
@@ -367,7 +367,7 @@ def _answer_row(result: Answered, now: str) -> dict[str, Any]:
 
 
 def _asked_ms(result: Answered, row: sa.Row[Any] | None) -> int | None:
-    """When the answer was asked for: what the claim said, or the row if it is still about this claim."""
+    """When the answer was asked for: the time of the claim, or of the row if it is still about this claim."""
     if result.asked_ms is not None or row is None:
         return result.asked_ms
     ours = (row.indexed_as, row.attempt) == (result.indexed_as, result.attempt)

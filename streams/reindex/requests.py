@@ -97,7 +97,7 @@ async def _pages(pipeline: Pipeline, request: model.JobRequest) -> AsyncIterator
 
 
 async def result(pipeline: Pipeline, job_id: str, *, names_max: int = LISTED_MAX) -> dict[str, Any]:
-    """Return a job as DESIGN §8 shows it: state, progress, and the first names of those asked again and failed.
+    """Return a job as docs/api.md shows it: state, progress, and the first names of those asked again and failed.
 
     Names are keys, in a scoped collection uris, of each kind at most `names_max`.
 

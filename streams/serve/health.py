@@ -31,7 +31,7 @@ ENDED = "view updater stopped (bug); restart the server"
 
 @dataclass
 class ProcessState:
-    """What is known of the process itself: whether it is stopping, and what the broker said last.
+    """What is known of the process itself: whether it is stopping, and the broker's last state.
 
     `broker` None: there is none, or it was not asked yet; "" says that it answers. `workers` None: this process asks
     evaluators itself, or the store was not asked yet, or does not say.

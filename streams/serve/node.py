@@ -64,7 +64,7 @@ class PipelineNode:
         loopback: bool = True,
         secret: str = "",
     ) -> None:
-        """`loopback` False: no caller is `LOCAL`. `secret` is the token of commands on this machine; "" matches none."""
+        """`loopback` False: no caller is `LOCAL`. `secret` is the token of local commands; "" matches none."""
         self.pipeline = pipeline
         self.views = views
         self.measures = Measures()
@@ -206,7 +206,7 @@ class PipelineNode:
     # Search
 
     async def search(self, caller: Caller, selection: Selection, freshness: Freshness = NOW) -> dict[str, Any]:
-        """Return the reply of DESIGN §8 without its links, from the latest snapshot that is new enough."""
+        """Return a search's reply (docs/search.md) without its links, from the latest snapshot that is new enough."""
         selection = self._selection(caller, selection)
         await self._reached(caller, selection.collection, freshness)
         with_texts = texts.wanted(selection)

@@ -41,7 +41,7 @@ class Follower:
         self._turn = asyncio.Lock()
 
     async def search(self, selection: Selection) -> dict[str, Any]:
-        """Return the reply of DESIGN §8, over everything committed before the call.
+        """Return the reply of a search (docs/search.md), over everything committed before the call.
 
         Raises:
             InvalidQuery: the selection names what does not exist.

@@ -167,7 +167,7 @@ def encode_dead_letter(letter: events.DeadLetter) -> Message:
 
 
 def redrive(letter: events.DeadLetter) -> Message:
-    """Return the event to send again: the same bytes and id, its original position in a header, its deadline dropped."""
+    """Return the event to send again: the same bytes and id, its original position, no deadline."""
     kept = [header for header in letter.raw.headers if header[0] not in {DEADLINE_HEADER, ORIGIN_HEADER}]
     at = letter.position
     origin = f"{at.topic}/{at.incarnation}/{at.partition}/{at.offset}".encode()

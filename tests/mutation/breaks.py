@@ -286,7 +286,7 @@ BREAKS = (
     Break(
         *("charged-again", 4, "a charge is written again when it is told again", "storage/usage_ledger.py"),
         *(
-            "new = [each for each in bill.charges if each.number > heard]",
+            "new = [each for each in bill.charges if each.number > applied]",
             "new = list(bill.charges)",
             (f"{SPEND}::test_a_charge_that_is_told_again_is_written_once",),
         ),
