@@ -25,7 +25,7 @@ _REQUIRED_KEYS = {
     "questions": "a [collections.NAME.questions.ID] table for each question",
 }
 
-# Keys that other systems have and somebody coming from there will try, or that belong to the other way of defining.
+# Keys that other systems have and someone coming from there will try, or that belong to the other way of defining.
 _ELSEWHERE = {
     "writable": "anybody with the right to write does, no field is singled out; take it out",
     "read_only": "anybody with the right to write does, no field is singled out; take it out",

@@ -1,4 +1,4 @@
-"""Where every DuckDB connection of ours is opened: nothing is fetched behind our back, and nothing is printed.
+"""Open DuckDB connections: without network access, extensions or output.
 
 DuckDB shows a bar on standard output when a statement takes two seconds and Python has no main file (`python -c`, a
 notebook, what a service manager embeds). Standard output is for results: JSON is read there, and MCP spoken.

@@ -280,7 +280,7 @@ class ThreadsStuck(FatalError):
 
 
 _WORD_CHARS_MAX = 80
-"""Of a word that somebody sent, what is compared with names that exist."""
+"""Of a word that someone sent, what is compared with names that exist."""
 
 
 def nearest(word: str, allowed: Iterable[str]) -> str:

@@ -34,7 +34,7 @@ class Scratch:
 def _sweep(parent: Path) -> None:
     """Remove what owners that are gone left behind."""
     for folder in parent.glob(f"{_PREFIX}*"):
-        # One without a lock file is just being made by somebody else.
+        # One without a lock file is just being made by someone else.
         with contextlib.suppress(OSError):
             lock = private_files.open_private(folder / _LOCK, os.O_RDWR)
             try:

@@ -72,7 +72,7 @@ def page(tx: engine.Tx, after: int, limit: int, collection: str) -> tuple[list[S
 def number(tx: engine.Tx, limit: int = NUMBERED_MAX) -> int:
     """Number at most `limit` changed documents; return how many. Call again until fewer than `limit` are left.
 
-    A row that somebody is changing just now is left to the next call.
+    A row that someone is changing just now is left to the next call.
     """
     if tx.execute(sa.select(_DOCUMENTS.c.uri).where(UNNUMBERED).limit(1)).first() is None:
         return 0
@@ -88,7 +88,7 @@ def number(tx: engine.Tx, limit: int = NUMBERED_MAX) -> int:
     # 3. The counter itself. (A driver's row count cannot be had: sqlite3 gives none for a statement with a CTE.)
     numbers = sa.select(sa.func.max(_DOCUMENTS.c.feed_seq)).where(_NUMBERED)
     highest = int(tx.execute(numbers).scalar_one() or 0)
-    if highest <= base:  # whatever has changed is locked by somebody
+    if highest <= base:  # whatever has changed is locked by someone
         return 0
     tx.execute(sa.update(_STORES).values(feed_seq=highest))
     return highest - base
@@ -99,7 +99,7 @@ def newest(tx: engine.Tx, after: int, limit: int, collection: str) -> tuple[list
 
     All of a collection as it stands, if neither is there to the limit: between numbering and reading in two
     transactions a document may change once more, and would be seen neither as it was nor as it is. None: there is more
-    to number than one transaction should; read by pages first. What could not be numbered was locked by somebody.
+    to number than one transaction should; read by pages first. What could not be numbered was locked by someone.
     """
     tx.execute(tx.lock_rows(sa.select(_STORES.c.feed_seq)))  # what is without a number below stays so to the end
     if number(tx) >= NUMBERED_MAX:

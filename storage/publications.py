@@ -56,7 +56,7 @@ def advance(tx: engine.Tx, topic: str, owner: str, position: int, *, start: int)
     """Record that everything after `start` and up to `position` was sent; False, and no change, when it is not so.
 
     It is not when another is the sender by now, or when the recorded position is not `start` any more: the store was
-    restored meanwhile, or somebody else has sent.
+    restored meanwhile, or someone else has sent.
     """
     ours = sa.update(_PUBLICATIONS).where(_P.topic == topic, _P.owner == owner, _P.feed_position == start)
     return tx.execute(ours.values(feed_position=max(start, position)).returning(_P.topic)).first() is not None

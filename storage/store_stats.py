@@ -130,7 +130,7 @@ def by_status(tx: engine.Tx) -> dict[str, dict[str, int]]:
 
 
 def open_letters(tx: engine.Tx) -> dict[str, int]:
-    """Count dead letters that are still somebody's business, by reason.
+    """Count open dead letters by reason.
 
     Raises:
         StoreUnavailable: it took longer than `COUNT_LIMIT_S`.

@@ -1,7 +1,7 @@
 """Who serves a data folder: an OS lock on a file there, which holds the server's address and a secret of this run.
 
 The lock is the operating system's, so that it ends with its process, however that ends: what the file says counts only
-while somebody holds it. Whoever can read the secret could open the store as well; to the server it is the token of
+while someone holds it. Whoever can read the secret could open the store as well; to the server it is the token of
 commands on this machine. The file is its owner's alone.
 """
 

@@ -142,7 +142,7 @@ class LoopThread(Generic[T]):
     def _run_thread(self) -> None:
         try:
             asyncio.run(self._main())
-        except BaseException as error:  # noqa: BLE001 (the outermost step of a thread: raised where somebody waits)
+        except BaseException as error:  # noqa: BLE001 (the outermost step of a thread: raised where someone waits)
             if self._opened.done():
                 self._failure = error
             else:

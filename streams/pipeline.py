@@ -276,7 +276,7 @@ class Pipeline:
         ask: str | None = None,
         **options: Any,
     ) -> dict[str, Any]:
-        """Return a search's reply (docs/search.md): `pipeline.search("tickets", {"topic": ["billing"]}, min_confidence=0.8)`.
+        """Return the reply (docs/search.md): `pipeline.search("tickets", {"topic": ["billing"]}, min_confidence=0.8)`.
 
         With `ask`, a sentence, one call is made to the collection's evaluator (see `ask`), and the reply has what the
         sentence was taken for as `asked`; questions in `facets` go by those. Without it no model runs.

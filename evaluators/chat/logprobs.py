@@ -25,7 +25,7 @@ LOGPROB_MIN = -9998.0
 """Servers write -9999 (or minus infinity) where a token is ruled out."""
 
 LOGPROB_MAX = 1e-6
-"""The logarithm of a probability is never positive, but for the last digits of somebody's float32."""
+"""The logarithm of a probability is never positive, but for the last digits of someone's float32."""
 
 DECIMALS = 6
 """Of shares: finer ones differ from call to call."""

@@ -43,7 +43,7 @@ SETTINGS = {
     "num_retries": 0,
 }
 UNLOGGED = "litellm._internal_context"
-"""Has the mark of calls that somebody else accounts for: without it a third of a call's processor time goes into a
+"""Has the mark of calls that someone else accounts for: without it a third of a call's processor time goes into a
 record of it for callbacks that we have none of, and a task is left that waits for the next."""
 
 NOISE = (r"Item '\w+' on TypedDict class", r"Pydantic serializer warnings")

@@ -257,7 +257,7 @@ def _locked(file: BinaryIO) -> Iterator[None]:
 def _end_last_line(file: BinaryIO) -> None:
     """Take off what stands after the last line end: the process that wrote it was killed.
 
-    A whole line stays and gets its end: it is somebody's editor that left it out, and the call was paid for.
+    A whole line stays and gets its end: it is someone's editor that left it out, and the call was paid for.
     """
     end = file.seek(0, os.SEEK_END)
     at = end

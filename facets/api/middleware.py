@@ -117,7 +117,7 @@ class Gate:
 
 
 def page_or_json(problem: Problem, connection: HTTPConnection, pages: Sequence[ProblemPage]) -> Response:
-    """Return a problem as a page where somebody makes one for this request, else as JSON."""
+    """Return a problem as a page where someone makes one for this request, else as JSON."""
     for page in pages:
         made = page(connection, problem)
         if made is not None:

@@ -111,7 +111,7 @@ class Site:
     def page(self, handler: Page, *, form: bool = False, right: Right | None = "read") -> Handler:
         """Return a handler that knows who looks; problems become pages, and who is nobody is asked to sign in.
 
-        Whoever does not have `right` is refused; None: everybody who is somebody may.
+        Whoever does not have `right` is refused; None: everybody who is someone may.
         """
 
         async def handle(request: Request) -> Response:

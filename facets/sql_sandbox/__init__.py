@@ -1,4 +1,4 @@
-"""Other people's SQL: one SELECT at a time, in a process of its own, over a Parquet snapshot.
+"""Other people's SQL: one SELECT at a time, in a separate process, over a Parquet snapshot.
 
 What runs there (`child`, `statement`, `values`) is separated from what starts, feeds and stops it (`process`, `box`).
 """

@@ -51,7 +51,7 @@ shows settings, where a folder's path stands, and what those of the next version
 _CHANGES = ("A CTE needs a SELECT", "SELECT INTO")
 """How DuckDB's parser itself refuses what would change something inside of a SELECT."""
 _PATH = frozenset("/\\*?:.~$")
-"""No table of ours has such a letter in its name; a file that somebody names has."""
+"""No table of ours has such a letter in its name; a file that someone names has."""
 
 
 class Refusal(Exception):

@@ -18,7 +18,7 @@ ASKING: frozenset[Action] = frozenset({"clear", "adopt"})
 
 @dataclass(frozen=True, slots=True)
 class DocumentSnapshot:
-    """How a document stands, as far as a turn looks at it. `claimed`: somebody holds or held a lease on it."""
+    """How a document stands, as far as a turn looks at it. `claimed`: someone holds or held a lease on it."""
 
     status: str
     lane: int
@@ -30,7 +30,7 @@ class DocumentSnapshot:
 
     @property
     def may_be_answered(self) -> bool:
-        """Whether somebody may be asking about it just now: a running lease, or one that was taken over."""
+        """Whether someone may be asking about it just now: a running lease, or one that was taken over."""
         return self.owner is not None or self.crashes > 0
 
 

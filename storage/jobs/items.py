@@ -68,7 +68,7 @@ def write_next(
         given = sorted(uri for uri in uris if uri > (job.filled_to or ""))[:limit]
         rows = [{"uri": uri} for uri in given]
         listed = batch_parameters.table(tx, "listed", {"uri": "text"}, rows)
-        # Looked up before somebody else went on with the job: says nothing about what comes after `filled_to`.
+        # Looked up before someone else went on with the job: says nothing about what comes after `filled_to`.
         last = job.filled_to if uris else None
         return _insert(tx, job.id, sa.and_(still, _D.uri == listed.c.uri)), given[-1] if given else last
     after = _after(job)

@@ -18,7 +18,7 @@ _LETTERS = models.DEAD_LETTERS
 _POSITION = ("topic", "incarnation", "partition", "offset")
 _SAID = ("uri", "stage", "reason", "message", "attempts")
 WAITING = ("open", "redriving")
-"""States of letters that are still somebody's business."""
+"""States of letters that are not closed."""
 _IS_WAITING = sa.text("state IN ('open', 'redriving')")  # as the index says it, which is used for nothing else
 ID_MAX = 2**31 - 1
 """Beyond every letter's id."""
@@ -108,7 +108,7 @@ def get(tx: engine.Tx, letter_id: int) -> DeadLetter | None:
 
 
 def counts(tx: engine.Tx) -> dict[str, int]:
-    """Return how many letters are still somebody's business, by reason."""
+    """Return how many letters are open, by reason."""
     query = (
         sa.select(_LETTERS.c.reason, sa.func.count().label("letters"))
         .where(_IS_WAITING)
@@ -119,7 +119,7 @@ def counts(tx: engine.Tx) -> dict[str, int]:
 
 
 def oldest_open_ms(tx: engine.Tx) -> int | None:
-    """Return since when the oldest letter that is still somebody's business has been there; None without any."""
+    """Return since when the oldest open letter has been there; None without any."""
     found: int | None = tx.execute(sa.select(sa.func.min(_LETTERS.c.created_ms)).where(_IS_WAITING)).scalar_one()
     return found
 

@@ -142,7 +142,7 @@ def _create(tx: engine.Tx, topic: str, partition: int, incarnation: int, start_o
     }
     tx.execute(insert.on_conflict_do_nothing(), row)
     created = _newest(tx, topic, partition)
-    assert created is not None  # noqa: S101 (inserted just now, here or by somebody else)
+    assert created is not None  # noqa: S101 (inserted just now, here or by someone else)
     return created
 
 

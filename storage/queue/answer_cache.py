@@ -1,6 +1,6 @@
 """Valid answers remembered by what they are about: (scope, body hash, fingerprint). Failures are never kept.
 
-An entry's time is when its answer was asked for, not when it came: a forced reindex takes no answer that somebody asked
+An entry's time is when its answer was asked for, not when it came: a forced reindex takes no answer that someone asked
 for before it.
 """
 

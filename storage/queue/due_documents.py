@@ -1,7 +1,7 @@
 """Documents that a claim may take: which are due, which leases have run out, and when there will be more.
 
 Every query here begins with a collection and meets one of the two partial indexes, so a claim costs the same whatever
-else is pending: other collections, retries in the future, other processes' claims. Rows that somebody has locked are
+else is pending: other collections, retries in the future, other processes' claims. Rows that someone has locked are
 passed over.
 """
 

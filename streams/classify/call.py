@@ -228,7 +228,7 @@ def _failed(error: BaseException) -> Failure:
 
 
 def _retry_after_s(given: object) -> float | None:
-    """Return a Retry-After as a number: what somebody's evaluator hands on may be the header's text."""
+    """Return a Retry-After as a number: what someone's evaluator hands on may be the header's text."""
     return given if isinstance(given, int | float) else None
 
 

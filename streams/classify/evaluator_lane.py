@@ -32,7 +32,7 @@ POLL_S = 1.0
 """How soon a write of another process is seen at the latest; one claim that finds nothing costs the store little."""
 
 LOOK_MIN_S = 0.01
-"""A document may be due and still not be had, while somebody has it locked."""
+"""A document may be due and still not be had, while someone has it locked."""
 
 NO_TICKET = Ticket(-1, probe=False)
 """Belongs to no state of any breaker."""

@@ -1,4 +1,4 @@
-"""`sql`: one SELECT over the answers, in a process of its own."""
+"""`sql`: one SELECT over the answers, in a separate process."""
 
 import json
 import re

@@ -224,7 +224,7 @@ def _check_files(settings: KafkaSettings, names: Iterable[str]) -> None:
 
 
 def _unused(settings: KafkaSettings, names: Iterable[str], needed: str) -> None:
-    """Refuse settings that would silently do nothing: somebody thinks that the connection is secured."""
+    """Refuse settings that would silently do nothing: someone thinks that the connection is secured."""
     for name in names:
         if getattr(settings, name) is not None:
             raise errors.InvalidSettings(

@@ -124,7 +124,7 @@ class Publisher:
         if self.position is None:
             log.info("publisher_elected", topic=self._names.facets, position=position)
         self.position, self._renew_at = position, renew_at
-        # A first election does not send yet: somebody may have been elected while this process connects.
+        # A first election does not send yet: someone may have been elected while this process connects.
         return self._sender.connected or await self._is_elected()
 
     def _step_down(self) -> None:

@@ -209,7 +209,7 @@ async def _create(
     topic = NewTopic(name, settings.partitions, settings.replication_factor, topic_configs=configuration)
     answer = await admin.create_topics([topic])
     _, code, message = answer.topic_errors[0]
-    if code not in {0, TopicAlreadyExistsError.errno}:  # somebody else may make them at the same time
+    if code not in {0, TopicAlreadyExistsError.errno}:  # someone else may make them at the same time
         raise errors.InvalidTopics(f"topic {name} could not be made: {message or for_code(code).__name__}")
 
 

@@ -174,7 +174,7 @@ class WriteWorker:
         while True:
             try:
                 await work()
-            except positions.PositionGap as gap:  # somebody else moved the position; what is true now is asked again
+            except positions.PositionGap as gap:  # someone else moved the position; what is true now is asked again
                 found = gap.args[0]
             except errors.TransientError as error:
                 if self._store.hurried:  # the process stops: the records come again after the next start

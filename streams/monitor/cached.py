@@ -1,4 +1,4 @@
-"""An answer, asked for when somebody wants it and the last one is too old: never twice at once, never too often."""
+"""A value that is read again on demand when it is too old: never twice at once, never too often."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ class Cached(Generic[T]):
 
     Args:
         ask: Gets the answer; a `TransientError` says that there is none now.
-        wait_s: How long somebody who wants it waits. The question itself goes on, for those who come later.
+        wait_s: How long someone who wants it waits. The question itself goes on, for those who come later.
         rest: For how many times as long as it took to get the answer is kept: what is dear is asked for seldom.
         stale: Whether the last answer will do while, or because, a new one is not to be had.
         clock: Seconds of a monotonic clock.

@@ -108,9 +108,7 @@ MISPLACED = declare(
     "counter",
     "Records on another partition than murmur2 of their key says: their producer breaks the order per document.",
 )
-LETTERS = declare(
-    "facetline_store_dead_letters", "gauge", "Dead letters that are still somebody's business, by reason.", "reason"
-)
+LETTERS = declare("facetline_store_dead_letters", "gauge", "Open dead letters, by reason.", "reason")
 UNSENT = declare(
     "facetline_store_unsent_dead_letters", "gauge", "Dead letters that their topic does not have as they now are."
 )

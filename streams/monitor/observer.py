@@ -51,7 +51,7 @@ class StatusSnapshot:
 class Observer:
     """Asks for one worker; made before its store and topics are there, and closed before they go.
 
-    `documents` False: they are not counted, which reads all of them: somebody knows it from elsewhere.
+    `documents` False: they are not counted, which reads all of them: someone knows it from elsewhere.
     """
 
     def __init__(self, members: Members, *, wait_s: float = WAIT_S, documents: bool = True) -> None:

@@ -80,7 +80,7 @@ class Follower:
 
         1. Whole pages, as they are numbered: building a view blocks no writer. 2. The rest together with what has no
         number yet, in one transaction; of what is too much for one, a page is numbered, and read as the others are.
-        3. What somebody had locked just then may have been changed before: it is waited for, within a bound.
+        3. What someone had locked just then may have been changed before: it is waited for, within a bound.
         """
         locked: set[str] | None = None
         waits = 0

@@ -36,7 +36,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 POLL_FIRST_S = 0.02
-"""Between two looks while things change, and after somebody asked for one."""
+"""Between two looks while things change, and after someone asked for one."""
 POLL_MAX_S = 0.25
 """Between two looks while nothing changes: how old a search may be."""
 AWAY_S = 1.0
