@@ -34,7 +34,7 @@ class Server:
 
     def __init__(self, *, syncs: bool = False) -> None:
         self._syncs = syncs
-        self._bin = _find_server()
+        self._bin = programs()
         self._as_user = _unprivileged()
         # Not below pytest's own folder, which the user postgres may not enter.
         self.folder = Path(tempfile.mkdtemp(prefix="facetline-pg-"))
@@ -161,7 +161,7 @@ def libpq(url: str) -> str:
     return re.sub(r"^postgresql\+\w+:", "postgresql:", url)
 
 
-def _find_server() -> Path:
+def programs() -> Path:
     """The newest server program's folder, Debian's first."""
     debian = {
         int(path.parts[-2]): path for path in Path("/usr/lib/postgresql").glob("*/bin") if path.parts[-2].isdigit()
