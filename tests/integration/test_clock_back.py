@@ -84,6 +84,21 @@ async def test_a_lease_of_before_the_jump_ends_in_its_own_time(store: engine.Sto
     assert (row["calls_made"], row["crashes"]) == (2, 1)
 
 
+async def test_a_lease_of_before_the_jump_begins_again_once(store: engine.Store, clock: stored.Clock):
+    """What a dead process held is taken over one lease after the first claim that saw it, however many look before."""
+    await store.write(stored.write, {"notes/dead": "text"})
+    [dead] = (await store.write(stored.claimed, lease_ms=LEASE_MS)).claims
+    corrections, taken = [], []
+    for passed_ms in (0, LEASE_MS // 2, LEASE_MS - 1_000, LEASE_MS + 1_000):
+        clock.shift_ms = passed_ms
+        found = await store.write(stored.claimed, owner="two", lease_ms=LEASE_MS)
+        corrections.append(found.clock_corrections)
+        taken.append([claim.attempt for claim in found.claims])
+
+    assert corrections == [1, 0, 0, 0]
+    assert taken == [[], [], [], [dead.attempt + 1]]
+
+
 async def test_a_longer_lease_of_another_process_is_left_alone(store: engine.Store, clock: stored.Clock):
     """A lease that ends later than ours would, taken by a process with slower calls, is no sign of a clock."""
     await store.write(stored.write, {"notes/a": "text"})
