@@ -1,8 +1,11 @@
-"""Who serves a data folder: an OS lock on a file there, which holds the server's address and a secret of this run.
+"""The server of a data folder: the lock that it holds, and searches of other commands through its views.
 
-The lock is the operating system's, so that it ends with its process, however that ends: what the file says counts only
-while someone holds it. Whoever can read the secret could open the store as well; to the server it is the token of
-commands on this machine. The file is its owner's alone.
+The lock is the operating system's on a file there with the server's address and a secret of this run. It ends with its
+process, however that ends: the file counts only while it is locked. Who can read the secret could open the store as
+well; to the server it is the token of local commands. The file is its owner's alone.
+
+A command leaves to the server the side chain, and the views that a search goes through. Everything else works on the
+store itself, which any number of processes may do at once, so results are the same with a server and without one.
 """
 
 import contextlib
@@ -14,10 +17,21 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from facetline.facets import errors, private_files
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from facetline.facets.search.selection import Selection
+    from facetline.storage.db.engine import Store
+
 NAME = "serve.lock"
+WAIT_MS = 30_000
+"""How long the server may take to reach the present state of the store; it is a fraction of a second behind."""
+MADE_BY_THE_API = ("links", "next_url")
+"""Members of a reply that only have a meaning over HTTP."""
 SECRET_BYTES = 32
 FILE_BYTES_MAX = 4_096
 TRIES = 20
@@ -132,3 +146,27 @@ def folder_unusable(folder: Path, error: OSError) -> errors.StoreUnavailable:
         f"the data folder {folder} cannot be used: {why}; name one that can be written (--folder, or data_folder in"
         " FACETLINE_DATA_FOLDER or [settings])"
     )
+
+
+async def search(server: Holder, store: "Store", selection: "Selection") -> dict[str, Any] | None:
+    """Search through a server's views, over everything committed before the call; None when it does not answer.
+
+    Raises:
+        InvalidQuery: the selection names what does not exist.
+    """
+    from facetline.facets import tokens
+    from facetline.facets.client.async_client import AsyncClient  # httpx is slow to import
+    from facetline.storage import feed
+
+    while await store.write(feed.number) >= feed.NUMBERED_MAX:
+        pass
+    now = tokens.encode(tokens.FeedToken(store.store_id, await store.read(feed.end)))
+    given: Mapping[str, Any] = selection.model_dump(exclude={"collection", "facets"}, exclude_defaults=True)
+    options = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+    with contextlib.suppress(errors.ServerUnavailable, errors.NotCaughtUp, errors.StoreUnavailable):
+        async with AsyncClient(server.url, token=server.secret, remembers=False) as client:
+            reply = await client.search(
+                selection.collection, selection.facets, **options, at_least=[now], wait_ms=WAIT_MS
+            )
+        return {name: value for name, value in reply.items() if name not in MADE_BY_THE_API}
+    return None

@@ -303,10 +303,10 @@ class Pipeline:
 
     async def _search(self, selection: Selection) -> dict[str, Any]:
         if self.server is not None:
-            from facetline.streams import local_server_client
+            from facetline.streams import local_server
 
             check_selection(selection, await self.definition(selection.collection))  # in our words, not HTTP's
-            reply = await local_server_client.search(self.server, self.store, selection)
+            reply = await local_server.search(self.server, self.store, selection)
             if reply is not None:
                 return reply
         with_texts = texts.wanted(selection)

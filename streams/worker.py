@@ -27,7 +27,7 @@ from facetline.streams.monitor import http
 from facetline.streams.monitor import observer as observing
 from facetline.streams.monitor.worker_state import Members
 from facetline.streams.settings import Settings
-from facetline.streams.stop_signals import stop_on_signals
+from facetline.streams.tasks import stop_on_signals
 
 WAIT_FIRST_S = 1.0
 WAIT_MAX_S = 15.0

@@ -51,7 +51,7 @@ async def _serve(settings: "Settings", host: str, listener: "socket.socket", loc
     import asyncio
 
     from facetline.streams.serve.app import serving
-    from facetline.streams.stop_signals import stop_on_signals
+    from facetline.streams.tasks import stop_on_signals
 
     stop, working = asyncio.Event(), asyncio.current_task()
     opened: list[Serving] = []
