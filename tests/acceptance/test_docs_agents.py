@@ -142,6 +142,6 @@ def test_the_other_numbers_are_right():
     """What the page says of defaults is so."""
     given: dict[str, Any] = {name: each.default for name, each in inspect.signature(PythonClient).parameters.items()}
 
-    assert f"`limit` ({tools.LIMIT_DEFAULT} unless told, {tools.LIMIT_MAX} at most)" in TEXT
+    assert f"`limit` ({tools.LIMIT_DEFAULT} by default, {tools.LIMIT_MAX} at most)" in TEXT
     assert f"the last {WRITES_MAX} documents" in TEXT
     assert f"within `timeout_s` ({given['timeout_s']:.0f} seconds" in TEXT

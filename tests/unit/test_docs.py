@@ -338,3 +338,17 @@ def test_make_targets_exist():
     }
 
     assert used - targets == set()
+
+
+def test_the_picture_of_the_architecture_shows_what_is_there():
+    """Each box of the picture is a folder or a module of its package."""
+    picture = next(block for block in documented.blocks("docs/architecture.md", "mermaid")).text
+    boxes = []
+    for package, part in re.findall(r"subgraph (\w+)\[.*?\n(.*?)\n  end", picture, re.DOTALL):
+        for label in re.findall(r'\["([^"]+)"\]', part):
+            boxes += [(package, name) for name in label.split(":")[0].split(", ")]
+
+    assert len(boxes) > 25
+    assert [
+        box for box in boxes if not (ROOT / box[0] / box[1]).is_dir() and not (ROOT / box[0] / f"{box[1]}.py").exists()
+    ] == []
