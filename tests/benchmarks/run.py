@@ -26,6 +26,7 @@ BENCHES = (
     "search_rebuild",
     "side_chain",
     "fair_scopes",
+    "claim_cost",
     "model_calls",
     "reindex",
     "write_to_searchable",
