@@ -10,12 +10,12 @@ The generation moves with every change, so that a serving process finds out chea
 import hashlib
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import sqlalchemy as sa
 
 from facetline.facets import errors
 from facetline.storage.db import engine, models
+from facetline.storage.db.models import Credential as Credential  # noqa: PLC0414 (part of what this module offers)
 from facetline.storage.generations import Generation
 
 PREFIX = "flt_"
@@ -28,19 +28,6 @@ _STORES = models.STORE
 _CREDENTIALS = models.CREDENTIALS
 _C = _CREDENTIALS.c
 _GENERATION = (_STORES.c.credentials_generation, _STORES.c.credentials_mark)
-
-
-@dataclass(frozen=True, slots=True)
-class Credential:
-    """Who may do what: `rights` in the order in which they are declared, `scope` None for all scopes."""
-
-    id: str
-    name: str
-    digest: str
-    rights: tuple[str, ...]
-    scope: str | None
-    created_ms: int
-    revoked_ms: int | None
 
 
 def new_token() -> str:
@@ -67,7 +54,7 @@ def create(tx: engine.Tx, id: str, token: str, *, name: str, rights: Iterable[st
         "id": id,
         "name": name,
         "digest": digest(token),
-        "rights": ",".join(rights),
+        "rights": tuple(rights),
         "scope": scope,
         "created_ms": tx.now_ms,
     }
@@ -82,26 +69,26 @@ def get(tx: engine.Tx, id: str) -> Credential:  # noqa: A002
     Raises:
         NotFound: there is none of that id.
     """
-    row = tx.execute(sa.select(_CREDENTIALS).where(_C.id == id)).first()
-    if row is None:
+    found = tx.rows(Credential, sa.select(_CREDENTIALS).where(_C.id == id))
+    if not found:
         raise errors.NotFound(f"there is no token '{id[:80]}'; see: facetline token list")
-    return _credential(row)
+    return found[0]
 
 
 def all(tx: engine.Tx) -> list[Credential]:  # noqa: A001 (read as `credentials.all`)
     """Return all credentials, the revoked ones too, oldest first."""
-    return [_credential(row) for row in tx.execute(sa.select(_CREDENTIALS).order_by(_C.created_ms, _C.id))]
+    return tx.rows(Credential, sa.select(_CREDENTIALS).order_by(_C.created_ms, _C.id))
 
 
 def in_force(tx: engine.Tx) -> tuple[list[Credential], bool]:
     """Return the credentials that are not revoked, and whether there has ever been one."""
     query = sa.select(_CREDENTIALS).where(_C.revoked_ms.is_(None)).order_by(_C.created_ms, _C.id)
-    found = [_credential(row) for row in tx.execute(query.limit(CREDENTIALS_MAX))]
+    found = tx.rows(Credential, query.limit(CREDENTIALS_MAX))
     return found, bool(found) or tx.execute(sa.select(_C.id).limit(1)).first() is not None
 
 
 def revoke(tx: engine.Tx, id: str) -> Credential:  # noqa: A002
-    """Let a credential's token open nothing any more; one that is revoked stays as it is.
+    """Revoke a credential; one that is revoked already stays as it is.
 
     Raises:
         NotFound: there is none of that id.
@@ -114,7 +101,7 @@ def revoke(tx: engine.Tx, id: str) -> Credential:  # noqa: A002
 
 
 def revoke_all(tx: engine.Tx) -> int:
-    """Let no token open anything any more; return how many were in force."""
+    """Revoke all credentials; return how many were in force."""
     _lock(tx)
     revoked = sa.update(_CREDENTIALS).where(_C.revoked_ms.is_(None)).values(revoked_ms=tx.now_ms)
     count = int(tx.execute(revoked).rowcount)
@@ -136,15 +123,3 @@ def _lock(tx: engine.Tx) -> None:
 def _changed(tx: engine.Tx) -> None:
     number, mark = generation(tx).next()
     tx.execute(sa.update(_STORES).values(credentials_generation=number, credentials_mark=mark))
-
-
-def _credential(row: sa.Row[tuple[object, ...]]) -> Credential:
-    return Credential(
-        id=row.id,
-        name=row.name,
-        digest=row.digest,
-        rights=tuple(row.rights.split(",")),
-        scope=row.scope,
-        created_ms=row.created_ms,
-        revoked_ms=row.revoked_ms,
-    )

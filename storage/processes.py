@@ -14,6 +14,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from facetline.storage import definitions, store_stats
 from facetline.storage.db import engine, models
+from facetline.storage.db.models import Process as Process  # noqa: PLC0414 (part of what this module offers)
 
 Kind = Literal["worker", "serve", "command"]
 
@@ -32,23 +33,6 @@ COUNTED_MAX = 10_000
 
 _PROCESSES = models.PROCESSES
 _P = _PROCESSES.c
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A process that asks evaluators; `host` and `pid` are for people, times the store's."""
-
-    id: str
-    kind: str
-    host: str
-    pid: int
-    started_ms: int
-    seen_ms: int
-
-    @property
-    def shown(self) -> str:
-        """Return it as people look for it."""
-        return f"{self.kind} on {self.host} (process {self.pid})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +67,14 @@ def living(tx: engine.Tx) -> tuple[Process, ...]:
     """Return the processes whose rows count, those that have run longest first."""
     counts = _P.seen_ms.between(tx.now_ms - LIVING_MS, tx.now_ms + LIVING_MS)
     query = sa.select(_PROCESSES).where(counts).order_by(_P.started_ms, _P.id)
-    return tuple(Process(**row) for row in tx.execute(query).mappings())
+    return tuple(tx.rows(Process, query))
 
 
 def answering(tx: engine.Tx) -> Answering:
     """Return who answers for this store, and what waits: it costs the same however much that is.
 
     Raises:
-        StoreUnavailable: it took longer than `census.LIMIT_S`.
+        StoreUnavailable: it took longer than `store_stats.LIMIT_S`.
     """
     with tx.limited(store_stats.LIMIT_S):
         waiting = store_stats.pending(tx, COUNTED_MAX)

@@ -26,9 +26,11 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from facetline.facets import errors, masking
 from facetline.storage.db import postgres, sqlite_errors, sqlite_file_guard, sqlite_files
 from facetline.storage.db.daemon_threads import DaemonThreads
+from facetline.storage.db.models import Row
 
 P = ParamSpec("P")
 T = TypeVar("T")
+R = TypeVar("R", bound=Row)
 Dialect = Literal["sqlite", "postgresql"]
 Clock = Callable[[], int]
 """Milliseconds to add to the store's clock; zero outside tests."""
@@ -77,6 +79,10 @@ class Tx:
     def execute(self, statement: sa.Executable, parameters: Any = None) -> sa.CursorResult[Any]:
         """Run one statement."""
         return self.connection.execute(statement, parameters)
+
+    def rows(self, model: type[R], query: sa.Select[Any]) -> list[R]:
+        """Return what a query of a whole table finds, as objects of its model."""
+        return [model(**row) for row in self.execute(query).mappings()]
 
     def savepoint(self) -> sa.NestedTransaction:
         """Open a savepoint, to be used in a `with`."""

@@ -1,415 +1,498 @@
-"""The rows of the store of record; they never leave `storage/`.
+"""The rows of the store of record, as table models.
 
 Times are milliseconds since 1970 (UTC) by the store's clock, in columns that end with `_ms`. JSON is text, written by
 `storage.db.json_rows` alone, so that both databases hold the same bytes. A document's body lives in its own table: the
 row that is claimed, answered and numbered again and again stays small.
+
+Rows that leave `storage` are objects of these classes where there are few of them (tokens, outages, processes);
+the statements of the write path, the queue and the feed are Core on the tables, the constants at the end.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import cast
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Float,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    Text,
-    text,
-)
+from sqlalchemy import BigInteger, Dialect, Index, MetaData, String, Table, Text, TypeDecorator, text
+from sqlmodel import Field, SQLModel
 
 METADATA = MetaData()
 BYTE_ORDER = String().with_variant(String(collation="C"), "postgresql")
 """Text that is compared byte by byte in both databases, so that keyset pages and lock order agree."""
 
 
-def _column(
-    name: str,
-    type_: Any,
-    *,
-    key: bool = False,
-    null: bool = False,
-    default: int | None = None,
-    server: int | str | None = None,
-) -> Column[Any]:
-    """Return a column; `default` is what our inserts leave out, `server` what the database itself fills in."""
-    filled = None if server is None else text(str(server))
-    return Column(name, type_, primary_key=key, nullable=null, default=default, server_default=filled)
+CLOCKS_APART_MS = 5_000
+"""How far the store's clock may be set back without making an outage one of the future."""
 
 
-STORE = Table(
-    "store",
-    METADATA,
-    _column("id", Integer, key=True),
-    _column("store_id", String),
-    _column("definitions_generation", BigInteger, server=0),
-    _column("feed_seq", BigInteger, server=0),
-    _column("credentials_generation", BigInteger, server=0),
-    _column("definitions_mark", String, server="''"),
-    _column("credentials_mark", String, server="''"),
-)
-"""One row: who this store is, and the generations (`storage.generations`) of its definitions and its credentials."""
+class Words(TypeDecorator[tuple[str, ...]]):
+    """A tuple of words without commas, as one text with commas between them."""
 
-DEFINITIONS = Table(
-    "definitions",
-    METADATA,
-    _column("name", String, key=True),
-    _column("fingerprint", String),
-    _column("definition", Text),
-    _column("activated_ms", BigInteger),
-)
-"""The active definition of a collection."""
+    impl = String
+    cache_ok = True
 
-POSITIONS = Table(
-    "positions",
-    METADATA,
-    _column("topic", String, key=True),
-    _column("incarnation", Integer, key=True),
-    _column("partition", Integer, key=True),
-    _column("next_offset", BigInteger),
-    _column("last_timestamp_ms", BigInteger, null=True),
-    _column("last_hash", String, null=True),
-    _column("created_ms", BigInteger),
-)
-"""How far a partition of the documents topic has been applied: the position of record."""
+    def process_bind_param(self, value: Sequence[str] | None, dialect: Dialect) -> str | None:
+        """Return the text of the words."""
+        del dialect
+        return None if value is None else ",".join(value)
 
-TOPICS = Table(
-    "topics",
-    METADATA,
-    _column("topic", String, key=True),
-    _column("partitions", Integer),
-)
-"""The partition count that a topic had when it was first used."""
+    def process_result_value(self, value: str | None, dialect: Dialect) -> tuple[str, ...] | None:
+        """Return the words of the text."""
+        del dialect
+        return None if value is None else tuple(value.split(","))
 
-OUTCOMES = Table(
-    "outcomes",
-    METADATA,
-    _column("source", String, key=True),
-    _column("event_id", String, key=True),
-    _column("digest", String, key=True),
-    _column("outcome", String),
-    _column("reason", String, null=True),
-    _column("message", Text, null=True),
-    _column("uri", String, null=True),
-    _column("version", BigInteger, null=True),
-    _column("revision", BigInteger, null=True),
-    _column("indexed_as", BigInteger, null=True),
-    _column("at_ms", BigInteger),
-    Index("outcomes_at", "at_ms"),
-    # One event settles an id, even if another is applied under it at the same moment.
-    Index(
-        "outcomes_settled",
-        "source",
-        "event_id",
-        unique=True,
-        sqlite_where=text("outcome <> 'rejected'"),
-        postgresql_where=text("outcome <> 'rejected'"),
-    ),
-)
-"""What became of an event: one row for each (id, digest)."""
 
-BODIES = Table(
-    "bodies",
-    METADATA,
-    _column("uri", BYTE_ORDER, key=True),
-    _column("body", Text),
-)
-"""A document's text."""
+class Row(SQLModel):
+    """What all table models share: two rows are equal when their columns are."""
 
-DOCUMENTS = Table(
-    "documents",
-    METADATA,
-    _column("uri", BYTE_ORDER, key=True),
-    _column("collection", String),
-    _column("scope", String),
-    _column("key", String),
-    _column("version", BigInteger),
-    _column("revision", BigInteger),
-    _column("indexed_as", BigInteger),
-    _column("status", String),
-    _column("reason", String, null=True),
-    _column("reason_message", Text, null=True),
-    _column("body_hash", String, null=True),
-    _column("state", Text, null=True),
-    _column("facets", Text, null=True),
-    _column("evaluation", Text, null=True),
-    _column("fingerprint", String, null=True),
-    _column("written_ms", BigInteger),
-    _column("cleared_ms", BigInteger),
-    _column("classified_ms", BigInteger, null=True),
-    _column("event_source", String),
-    _column("event_id", String),
-    _column("traceparent", String, null=True),
-    _column("log_topic", String),
-    _column("log_incarnation", Integer),
-    _column("log_partition", Integer),
-    _column("log_offset", BigInteger),
-    _column("feed_seq", BigInteger, null=True),
-    _column("lane", Integer, default=0),
-    _column("due_ms", BigInteger, null=True),
-    _column("attempt", Integer, default=0),
-    _column("owner", String, null=True),
-    _column("lease_until_ms", BigInteger, null=True),
-    _column("claimed_ms", BigInteger, null=True),
-    _column("claimed_fingerprint", String, null=True),
-    _column("calls_made", Integer, default=0),
-    _column("retries", Integer, default=0),
-    _column("crashes", Integer, default=0),
-    _column("tries", Integer, default=0),
-    _column("retry_wait_ms", BigInteger, server=0),
-    _column("memo_after_ms", BigInteger, null=True),
-    Index("documents_collection", "collection", "scope", "uri"),
-    Index(
-        "documents_feed",
-        "feed_seq",
-        unique=True,
-        sqlite_where=text("feed_seq IS NOT NULL"),
-        postgresql_where=text("feed_seq IS NOT NULL"),
-    ),
-    Index(
-        "documents_unnumbered",
-        "uri",
-        sqlite_where=text("feed_seq IS NULL"),
-        postgresql_where=text("feed_seq IS NULL"),
-    ),
-    Index(
-        "documents_due",  # begins with what a claim is limited to, so that what it may not take is never read
-        "collection",
-        "lane",
-        "due_ms",
-        "uri",
-        sqlite_where=text("status = 'pending' AND owner IS NULL"),
-        postgresql_where=text("status = 'pending' AND owner IS NULL"),
-    ),
-    Index(
-        "documents_turns",  # the same by scope, for claims that take turns
-        "collection",
-        "lane",
-        "scope",
-        "due_ms",
-        "uri",
-        sqlite_where=text("status = 'pending' AND owner IS NULL"),
-        postgresql_where=text("status = 'pending' AND owner IS NULL"),
-    ),
-    Index(
-        "documents_leased",
-        "lease_until_ms",
-        sqlite_where=text("owner IS NOT NULL"),
-        postgresql_where=text("owner IS NOT NULL"),
-    ),
-)
-"""A document without its text, and its place in the queue and the feed.
+    metadata = METADATA
 
-`feed_seq` null: changed since it was last numbered. `log_*` is the (original) position of the last applied event.
-Queue: claimable while `status` is pending, `due_ms` has passed and no lease runs. `tries` and `retry_wait_ms` are
-what the retry bounds look at; `calls_made`, `retries` and `crashes` are the account of calls for `indexed_as`.
-`memo_after_ms`: answers remembered before that time are not taken (a forced reindex).
-"""
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self.model_dump() == other.model_dump()
 
-MEMO = Table(
-    "memo",
-    METADATA,
-    _column("scope", String, key=True),
-    _column("body_hash", String, key=True),
-    _column("fingerprint", String, key=True),
-    _column("facets", Text),
-    _column("evaluation", Text),
-    _column("created_ms", BigInteger),
-    Index("memo_created", "created_ms"),
-)
-"""A valid answer remembered by what it was about."""
+    def __hash__(self) -> int:
+        return hash(tuple(self.model_dump().values()))
 
-JOBS = Table(
-    "jobs",
-    METADATA,
-    _column("id", String, key=True),
-    _column("collection", String),
-    _column("scope", String),
-    _column("mode", String),
-    _column("filter", Text, null=True),
-    _column("state", String),
-    _column("cancel_requested", Boolean, default=False),
-    _column("filled_to", String, null=True),
-    _column("total", BigInteger, server=0),
-    _column("owner", String, null=True),
-    _column("lease_until_ms", BigInteger, null=True),
-    _column("created_ms", BigInteger),
-    _column("finished_ms", BigInteger, null=True),
-    Index(
-        "jobs_one_active",
-        "collection",
-        "scope",
-        unique=True,
-        sqlite_where=text("state IN ('queued', 'running')"),
-        postgresql_where=text("state IN ('queued', 'running')"),
-    ),
-)
-"""A reindex job; `filled_to` is the last uri looked at while its items are written, null when all are."""
 
-JOB_ITEMS = Table(
-    "job_items",
-    METADATA,
-    _column("job_id", String, key=True),
-    _column("uri", BYTE_ORDER, key=True),
-    _column("state", String),
-    _column("indexed_as", BigInteger, null=True),
-    _column("adopted", Boolean, default=False),
-    Index("job_items_state", "job_id", "state", "uri"),
-    Index(
-        "job_items_open",
-        "uri",
-        sqlite_where=text("state IN ('waiting', 'asked')"),
-        postgresql_where=text("state IN ('waiting', 'asked')"),
-    ),
-)
-"""One document of a job; `indexed_as` is the identity that its turn gave it or took over, null before its turn."""
+class StoreIdentity(Row, table=True):
+    """One row: the store's identity, and the generations (`storage.generations`) of definitions and credentials."""
 
-DEAD_LETTERS = Table(
-    "dead_letters",
-    METADATA,
-    _column("id", Integer, key=True),
-    _column("topic", String),
-    _column("incarnation", Integer),
-    _column("partition", Integer),
-    _column("offset", BigInteger),
-    _column("uri", String, null=True),
-    _column("stage", String),
-    _column("reason", String),
-    _column("message", Text),
-    _column("attempts", Integer),
-    _column("key", LargeBinary, null=True),
-    _column("value", LargeBinary, null=True),
-    _column("headers", Text),
-    _column("timestamp_ms", BigInteger, null=True),
-    _column("state", String),
-    _column("created_ms", BigInteger),
-    _column("sent_ms", BigInteger, null=True),
-    _column("handled_ms", BigInteger, null=True),
-    _column("handled_by", String, null=True),
-    Index("dead_letters_position", "topic", "incarnation", "partition", "offset", unique=True),
-    Index(
-        "dead_letters_unsent",
-        "id",
-        sqlite_where=text("sent_ms IS NULL"),
-        postgresql_where=text("sent_ms IS NULL"),
-    ),
-    Index(
-        "dead_letters_waiting",
-        "id",
-        "reason",
-        sqlite_where=text("state IN ('open', 'redriving')"),
-        postgresql_where=text("state IN ('open', 'redriving')"),
-    ),
-)
-"""An event that could not be applied, byte for byte; one row for each original position."""
+    __tablename__ = "store"
 
-PUBLICATIONS = Table(
-    "publications",
-    METADATA,
-    _column("topic", String, key=True),
-    _column("feed_position", BigInteger, server=0),
-    _column("owner", String, null=True),
-    _column("lease_until_ms", BigInteger, null=True),
-)
-"""How far the feed has been sent to a topic, and who sends it."""
+    id: int = Field(primary_key=True)
+    store_id: str
+    definitions_generation: int = Field(sa_type=BigInteger, sa_column_kwargs={"server_default": text("0")})
+    feed_seq: int = Field(sa_type=BigInteger, sa_column_kwargs={"server_default": text("0")})
+    credentials_generation: int = Field(sa_type=BigInteger, sa_column_kwargs={"server_default": text("0")})
+    definitions_mark: str = Field(sa_column_kwargs={"server_default": text("''")})
+    credentials_mark: str = Field(sa_column_kwargs={"server_default": text("''")})
 
-SET_ASIDE = Table(
-    "set_aside",
-    METADATA,
-    _column("topic", String, key=True),
-    _column("uri", BYTE_ORDER, key=True),
-    _column("message", Text),
-    _column("attempts", Integer),
-    _column("due_ms", BigInteger),
-)
-"""A feed row that could not be sent; it is retried alone."""
 
-TALLIES = Table(
-    "tallies",
-    METADATA,
-    _column("name", String, key=True),
-    _column("value", BigInteger),
-)
-"""A count that outlives processes, such as answers discarded because they were stale."""
+class ActiveDefinition(Row, table=True):
+    """The active definition of a collection."""
 
-SPEND = Table(
-    "spend",
-    METADATA,
-    _column("day", BYTE_ORDER, key=True),
-    _column("evaluator", BYTE_ORDER, key=True),
-    _column("collection", BYTE_ORDER, key=True),
-    _column("model", BYTE_ORDER, key=True),
-    _column("calls", BigInteger),
-    _column("unpriced_calls", BigInteger),
-    _column("input_tokens", BigInteger),
-    _column("output_tokens", BigInteger),
-    _column("cost_usd", Float),
-)
-"""What the calls of a day (UTC, `2026-11-30`) used up; `cost_usd` leaves the `unpriced_calls` out."""
+    __tablename__ = "definitions"
 
-SPEND_MARKS = Table(
-    "spend_marks",
-    METADATA,
-    _column("owner", String, key=True),
-    _column("kind", String, key=True),
-    _column("heard", BigInteger),
-    _column("at_ms", BigInteger),
-)
-"""The number of the last call that a process has charged, for each kind of its transactions."""
+    name: str = Field(primary_key=True)
+    fingerprint: str
+    definition: str = Field(sa_type=Text)
+    activated_ms: int = Field(sa_type=BigInteger)
 
-TROUBLES = Table(
-    "troubles",
-    METADATA,
-    _column("evaluator", BYTE_ORDER, key=True),
-    _column("reason", String),
-    _column("message", Text),
-    _column("misconfigured", Boolean),
-    _column("since_ms", BigInteger),
-    _column("told_ms", BigInteger),
-    _column("until_ms", BigInteger),
-)
-"""An evaluator that does not answer, as a process last reported it."""
 
-PROCESSES = Table(
-    "processes",
-    METADATA,
-    _column("id", BYTE_ORDER, key=True),
-    _column("kind", String),
-    _column("host", String),
-    _column("pid", BigInteger),
-    _column("started_ms", BigInteger),
-    _column("seen_ms", BigInteger),
-)
-"""A process that asks evaluators: `id` is its name in claims, `host` and `pid` are for people."""
+class PartitionPosition(Row, table=True):
+    """How far a partition of the documents topic has been applied: the position of record."""
 
-CREDENTIALS = Table(
-    "credentials",
-    METADATA,
-    _column("id", BYTE_ORDER, key=True),
-    _column("name", String),
-    _column("digest", String),
-    _column("rights", String),
-    _column("scope", String, null=True),
-    _column("created_ms", BigInteger),
-    _column("revoked_ms", BigInteger, null=True),
-)
-"""Who may ask over HTTP; `digest` is the SHA-256 of the token, in hex. A revoked one stays, so that its id does."""
+    __tablename__ = "positions"
 
-JOB_KEYS = Table(
-    "job_keys",
-    METADATA,
-    _column("credential", BYTE_ORDER, key=True),
-    _column("key", BYTE_ORDER, key=True),
-    _column("job_id", String),
-    _column("collection", String),
-    _column("scope", String),
-    _column("mode", String),
-    _column("filter", Text, null=True),
-    _column("at_ms", BigInteger),
-    Index("job_keys_at", "at_ms"),
-)
-"""The job that a request with an `Idempotency-Key` made or joined, and what the request was."""
+    topic: str = Field(primary_key=True)
+    incarnation: int = Field(primary_key=True)
+    partition: int = Field(primary_key=True)
+    next_offset: int = Field(sa_type=BigInteger)
+    last_timestamp_ms: int | None = Field(default=None, sa_type=BigInteger)
+    last_hash: str | None = None
+    created_ms: int = Field(sa_type=BigInteger)
+
+
+class Topic(Row, table=True):
+    """The partition count that a topic had when it was first used."""
+
+    __tablename__ = "topics"
+
+    topic: str = Field(primary_key=True)
+    partitions: int
+
+
+class EventOutcome(Row, table=True):
+    """What became of an event: one row for each (id, digest)."""
+
+    __tablename__ = "outcomes"
+    __table_args__ = (
+        Index("outcomes_at", "at_ms"),
+        # One event settles an id, even if another is applied under it at the same moment.
+        Index(
+            "outcomes_settled",
+            "source",
+            "event_id",
+            unique=True,
+            sqlite_where=text("outcome <> 'rejected'"),
+            postgresql_where=text("outcome <> 'rejected'"),
+        ),
+    )
+
+    source: str = Field(primary_key=True)
+    event_id: str = Field(primary_key=True)
+    digest: str = Field(primary_key=True)
+    outcome: str
+    reason: str | None = None
+    message: str | None = Field(default=None, sa_type=Text)
+    uri: str | None = None
+    version: int | None = Field(default=None, sa_type=BigInteger)
+    revision: int | None = Field(default=None, sa_type=BigInteger)
+    indexed_as: int | None = Field(default=None, sa_type=BigInteger)
+    at_ms: int = Field(sa_type=BigInteger)
+
+
+class DocumentBody(Row, table=True):
+    """A document's text."""
+
+    __tablename__ = "bodies"
+
+    uri: str = Field(primary_key=True, sa_type=BYTE_ORDER)
+    body: str = Field(sa_type=Text)
+
+
+class StoredDocument(Row, table=True):
+    """A document without its text, and its place in the queue and the feed.
+
+    `feed_seq` null: changed since it was last numbered. `log_*` is the (original) position of the last applied event.
+    Queue: claimable while `status` is pending, `due_ms` has passed and no lease runs. `tries` and `retry_wait_ms` are
+    what the retry bounds look at; `calls_made`, `retries` and `crashes` are the account of calls for `indexed_as`.
+    `memo_after_ms`: answers remembered before that time are not taken (a forced reindex).
+    """
+
+    __tablename__ = "documents"
+    __table_args__ = (
+        Index("documents_collection", "collection", "scope", "uri"),
+        Index(
+            "documents_feed",
+            "feed_seq",
+            unique=True,
+            sqlite_where=text("feed_seq IS NOT NULL"),
+            postgresql_where=text("feed_seq IS NOT NULL"),
+        ),
+        Index(
+            "documents_unnumbered",
+            "uri",
+            sqlite_where=text("feed_seq IS NULL"),
+            postgresql_where=text("feed_seq IS NULL"),
+        ),
+        Index(
+            "documents_due",  # begins with what a claim is limited to, so that what it may not take is never read
+            "collection",
+            "lane",
+            "due_ms",
+            "uri",
+            sqlite_where=text("status = 'pending' AND owner IS NULL"),
+            postgresql_where=text("status = 'pending' AND owner IS NULL"),
+        ),
+        Index(
+            "documents_turns",  # the same by scope, for claims that take turns
+            "collection",
+            "lane",
+            "scope",
+            "due_ms",
+            "uri",
+            sqlite_where=text("status = 'pending' AND owner IS NULL"),
+            postgresql_where=text("status = 'pending' AND owner IS NULL"),
+        ),
+        Index(
+            "documents_leased",
+            "lease_until_ms",
+            sqlite_where=text("owner IS NOT NULL"),
+            postgresql_where=text("owner IS NOT NULL"),
+        ),
+    )
+
+    uri: str = Field(primary_key=True, sa_type=BYTE_ORDER)
+    collection: str
+    scope: str
+    key: str
+    version: int = Field(sa_type=BigInteger)
+    revision: int = Field(sa_type=BigInteger)
+    indexed_as: int = Field(sa_type=BigInteger)
+    status: str
+    reason: str | None = None
+    reason_message: str | None = Field(default=None, sa_type=Text)
+    body_hash: str | None = None
+    state: str | None = Field(default=None, sa_type=Text)
+    facets: str | None = Field(default=None, sa_type=Text)
+    evaluation: str | None = Field(default=None, sa_type=Text)
+    fingerprint: str | None = None
+    written_ms: int = Field(sa_type=BigInteger)
+    cleared_ms: int = Field(sa_type=BigInteger)
+    classified_ms: int | None = Field(default=None, sa_type=BigInteger)
+    event_source: str
+    event_id: str
+    traceparent: str | None = None
+    log_topic: str
+    log_incarnation: int
+    log_partition: int
+    log_offset: int = Field(sa_type=BigInteger)
+    feed_seq: int | None = Field(default=None, sa_type=BigInteger)
+    lane: int = 0
+    due_ms: int | None = Field(default=None, sa_type=BigInteger)
+    attempt: int = 0
+    owner: str | None = None
+    lease_until_ms: int | None = Field(default=None, sa_type=BigInteger)
+    claimed_ms: int | None = Field(default=None, sa_type=BigInteger)
+    claimed_fingerprint: str | None = None
+    calls_made: int = 0
+    retries: int = 0
+    crashes: int = 0
+    tries: int = 0
+    retry_wait_ms: int = Field(sa_type=BigInteger, sa_column_kwargs={"server_default": text("0")})
+    memo_after_ms: int | None = Field(default=None, sa_type=BigInteger)
+
+
+class CachedAnswer(Row, table=True):
+    """A valid answer remembered by what it was about."""
+
+    __tablename__ = "memo"
+    __table_args__ = (Index("memo_created", "created_ms"),)
+
+    scope: str = Field(primary_key=True)
+    body_hash: str = Field(primary_key=True)
+    fingerprint: str = Field(primary_key=True)
+    facets: str = Field(sa_type=Text)
+    evaluation: str = Field(sa_type=Text)
+    created_ms: int = Field(sa_type=BigInteger)
+
+
+class ReindexJob(Row, table=True):
+    """A reindex job; `filled_to` is the last uri looked at while its items are written, null when all are."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        Index(
+            "jobs_one_active",
+            "collection",
+            "scope",
+            unique=True,
+            sqlite_where=text("state IN ('queued', 'running')"),
+            postgresql_where=text("state IN ('queued', 'running')"),
+        ),
+    )
+
+    id: str = Field(primary_key=True)
+    collection: str
+    scope: str
+    mode: str
+    filter: str | None = Field(default=None, sa_type=Text)
+    state: str
+    cancel_requested: bool = False
+    filled_to: str | None = None
+    total: int = Field(sa_type=BigInteger, sa_column_kwargs={"server_default": text("0")})
+    owner: str | None = None
+    lease_until_ms: int | None = Field(default=None, sa_type=BigInteger)
+    created_ms: int = Field(sa_type=BigInteger)
+    finished_ms: int | None = Field(default=None, sa_type=BigInteger)
+
+
+class ReindexItem(Row, table=True):
+    """One document of a job; `indexed_as` is the identity that its turn gave it or took over, null before its turn."""
+
+    __tablename__ = "job_items"
+    __table_args__ = (
+        Index("job_items_state", "job_id", "state", "uri"),
+        Index(
+            "job_items_open",
+            "uri",
+            sqlite_where=text("state IN ('waiting', 'asked')"),
+            postgresql_where=text("state IN ('waiting', 'asked')"),
+        ),
+    )
+
+    job_id: str = Field(primary_key=True)
+    uri: str = Field(primary_key=True, sa_type=BYTE_ORDER)
+    state: str
+    indexed_as: int | None = Field(default=None, sa_type=BigInteger)
+    adopted: bool = False
+
+
+class StoredLetter(Row, table=True):
+    """An event that could not be applied, byte for byte; one row for each original position."""
+
+    __tablename__ = "dead_letters"
+    __table_args__ = (
+        Index("dead_letters_position", "topic", "incarnation", "partition", "offset", unique=True),
+        Index(
+            "dead_letters_unsent",
+            "id",
+            sqlite_where=text("sent_ms IS NULL"),
+            postgresql_where=text("sent_ms IS NULL"),
+        ),
+        Index(
+            "dead_letters_waiting",
+            "id",
+            "reason",
+            sqlite_where=text("state IN ('open', 'redriving')"),
+            postgresql_where=text("state IN ('open', 'redriving')"),
+        ),
+    )
+
+    id: int = Field(primary_key=True)
+    topic: str
+    incarnation: int
+    partition: int
+    offset: int = Field(sa_type=BigInteger)
+    uri: str | None = None
+    stage: str
+    reason: str
+    message: str = Field(sa_type=Text)
+    attempts: int
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: str = Field(sa_type=Text)
+    timestamp_ms: int | None = Field(default=None, sa_type=BigInteger)
+    state: str
+    created_ms: int = Field(sa_type=BigInteger)
+    sent_ms: int | None = Field(default=None, sa_type=BigInteger)
+    handled_ms: int | None = Field(default=None, sa_type=BigInteger)
+    handled_by: str | None = None
+
+
+class Publication(Row, table=True):
+    """How far the feed has been sent to a topic, and who sends it."""
+
+    __tablename__ = "publications"
+
+    topic: str = Field(primary_key=True)
+    feed_position: int = Field(sa_type=BigInteger, sa_column_kwargs={"server_default": text("0")})
+    owner: str | None = None
+    lease_until_ms: int | None = Field(default=None, sa_type=BigInteger)
+
+
+class UnsentRecord(Row, table=True):
+    """A feed row that could not be sent; it is retried alone."""
+
+    __tablename__ = "set_aside"
+
+    topic: str = Field(primary_key=True)
+    uri: str = Field(primary_key=True, sa_type=BYTE_ORDER)
+    message: str = Field(sa_type=Text)
+    attempts: int
+    due_ms: int = Field(sa_type=BigInteger)
+
+
+class Counter(Row, table=True):
+    """A count that outlives processes, such as answers discarded because they were stale."""
+
+    __tablename__ = "tallies"
+
+    name: str = Field(primary_key=True)
+    value: int = Field(sa_type=BigInteger)
+
+
+class UsageDay(Row, table=True):
+    """What the calls of a day (UTC, `2026-11-30`) used up; `cost_usd` leaves the `unpriced_calls` out."""
+
+    __tablename__ = "spend"
+
+    day: str = Field(primary_key=True, sa_type=BYTE_ORDER)
+    evaluator: str = Field(primary_key=True, sa_type=BYTE_ORDER)
+    collection: str = Field(primary_key=True, sa_type=BYTE_ORDER)
+    model: str = Field(primary_key=True, sa_type=BYTE_ORDER)
+    calls: int = Field(sa_type=BigInteger)
+    unpriced_calls: int = Field(sa_type=BigInteger)
+    input_tokens: int = Field(sa_type=BigInteger)
+    output_tokens: int = Field(sa_type=BigInteger)
+    cost_usd: float
+
+
+class UsageMark(Row, table=True):
+    """The number of the last call that a process has charged, for each kind of its transactions."""
+
+    __tablename__ = "spend_marks"
+
+    owner: str = Field(primary_key=True)
+    kind: str = Field(primary_key=True)
+    heard: int = Field(sa_type=BigInteger)
+    at_ms: int = Field(sa_type=BigInteger)
+
+
+class Outage(Row, table=True):
+    """Why an evaluator's calls are stopped. `misconfigured`: no retry can help before it is fixed.
+
+    Times are the store's: `since_ms` when it began, `told_ms` when it was last reported, `until_ms` when it will be
+    probed again.
+    """
+
+    __tablename__ = "troubles"
+
+    evaluator: str = Field(primary_key=True, sa_type=BYTE_ORDER)
+    reason: str
+    message: str = Field(sa_type=Text)
+    misconfigured: bool
+    since_ms: int = Field(sa_type=BigInteger)
+    told_ms: int = Field(sa_type=BigInteger)
+    until_ms: int = Field(sa_type=BigInteger)
+
+    def is_current(self, now_ms: int) -> bool:
+        """Whether this is so now, as far as is known; a report of the future is from before the clock went back."""
+        return self.told_ms - CLOCKS_APART_MS <= now_ms < self.until_ms
+
+
+class Process(Row, table=True):
+    """A process that calls evaluators: `id` is its name in claims, `host` and `pid` are for people."""
+
+    __tablename__ = "processes"
+
+    id: str = Field(primary_key=True, sa_type=BYTE_ORDER)
+    kind: str
+    host: str
+    pid: int = Field(sa_type=BigInteger)
+    started_ms: int = Field(sa_type=BigInteger)
+    seen_ms: int = Field(sa_type=BigInteger)
+
+    @property
+    def shown(self) -> str:
+        """The process as people look for it."""
+        return f"{self.kind} on {self.host} (process {self.pid})"
+
+
+class Credential(Row, table=True):
+    """A client's token and its rights, in the order of their declaration; `scope` None means all scopes.
+
+    `digest` is the SHA-256 of the token, in hex. A revoked one stays, so that its id does.
+    """
+
+    __tablename__ = "credentials"
+
+    id: str = Field(primary_key=True, sa_type=BYTE_ORDER)
+    name: str
+    digest: str
+    rights: tuple[str, ...] = Field(sa_type=Words)
+    scope: str | None = None
+    created_ms: int = Field(sa_type=BigInteger)
+    revoked_ms: int | None = Field(default=None, sa_type=BigInteger)
+
+
+class JobKey(Row, table=True):
+    """The job that a request with an `Idempotency-Key` made or joined, and what the request was."""
+
+    __tablename__ = "job_keys"
+    __table_args__ = (Index("job_keys_at", "at_ms"),)
+
+    credential: str = Field(primary_key=True, sa_type=BYTE_ORDER)
+    key: str = Field(primary_key=True, sa_type=BYTE_ORDER)
+    job_id: str
+    collection: str
+    scope: str
+    mode: str
+    filter: str | None = Field(default=None, sa_type=Text)
+    at_ms: int = Field(sa_type=BigInteger)
+
+
+def table(model: type[Row]) -> Table:
+    """Return the Core table of a model."""
+    return cast("Table", model.__table__)  # type: ignore[attr-defined]
+
+
+STORE = table(StoreIdentity)
+DEFINITIONS = table(ActiveDefinition)
+POSITIONS = table(PartitionPosition)
+TOPICS = table(Topic)
+OUTCOMES = table(EventOutcome)
+BODIES = table(DocumentBody)
+DOCUMENTS = table(StoredDocument)
+MEMO = table(CachedAnswer)
+JOBS = table(ReindexJob)
+JOB_ITEMS = table(ReindexItem)
+DEAD_LETTERS = table(StoredLetter)
+PUBLICATIONS = table(Publication)
+SET_ASIDE = table(UnsentRecord)
+TALLIES = table(Counter)
+SPEND = table(UsageDay)
+SPEND_MARKS = table(UsageMark)
+TROUBLES = table(Outage)
+PROCESSES = table(Process)
+CREDENTIALS = table(Credential)
+JOB_KEYS = table(JobKey)
