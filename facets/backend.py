@@ -1,7 +1,7 @@
-"""The node: all that the HTTP API, the page and the agents' tools need of a running pipeline, handed to them as one.
+"""Protocols of a running pipeline as used by the HTTP API, the page and the agents' tools.
 
-The first argument is always the caller, as a `Caller`: what a method returns, counts or refuses is what that caller may
-see, and nothing in a request widens it. Outside the caller's scope everything is as if it did not exist.
+The first argument of each method is the `Caller`: results, counts and refusals are limited to what the caller may see.
+Anything outside the caller's scope is treated as nonexistent.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -19,9 +19,9 @@ Level = Literal["ok", "degraded", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: `name` is the credential's id (never its secret), `scope` None sees all of them.
+    """The authenticated caller: `name` is the credential's id (never its secret); `scope` None: all scopes.
 
-    Without tokens everybody on this machine is `LOCAL`, with all rights.
+    Without tokens in the store, callers on this machine are `LOCAL`, with all rights.
     """
 
     name: str
@@ -34,7 +34,7 @@ LOCAL = Caller("local", frozenset(RIGHTS))
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that readiness looks at."""
+    """One check of liveness or readiness."""
 
     name: str
     level: Level
@@ -43,7 +43,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """How new a reply must be: at least what these tokens name, waiting so long for it (milliseconds)."""
+    """Required freshness: the reply includes the writes of these tokens; `wait_ms` is the maximum wait."""
 
     at_least: tuple[str, ...] = ()
     wait_ms: int = 2_000
@@ -54,7 +54,7 @@ NOW = Freshness()
 
 @dataclass(frozen=True, slots=True)
 class ReindexRequest:
-    """What `POST …/reindex` asks for."""
+    """The request of `POST …/reindex`."""
 
     collection: str
     force: bool = False
@@ -64,10 +64,10 @@ class ReindexRequest:
 
 
 class Rows(Protocol):
-    """All hits of one search, of one snapshot, however many: read in pages, closed at the end."""
+    """All hits of one search from one snapshot, read in pages and closed at the end."""
 
     columns: Sequence[str]
-    """The columns of `cells`: those of the collection's table (docs/sql.md), in its order."""
+    """The columns of the collection's table, in its order."""
     total: int
     token: str
 
@@ -75,7 +75,7 @@ class Rows(Protocol):
         """Return the hits, each a mapping of column to value, a bounded number at a time."""
 
     async def aclose(self) -> None:
-        """Give the snapshot up."""
+        """Release the snapshot."""
 
 
 class Backend(Protocol):
@@ -178,7 +178,7 @@ class Backend(Protocol):
         """Return the pipeline strip of one collection.
 
         `{"counts": {status: n}, "failed": {reason: n}, "outdated": n, "lag": {"events": n, "seconds": s},
-        "oldest_pending_s": s or null, "evaluator": {"name", "kind", "model", "state", "said"},
+        "oldest_pending_s": s or null, "evaluator": {"name", "kind", "model", "state", "message"},
         "spend": {"calls", "tokens", "usd", "usd_max"} of today}`; `state` is `ok`, `paused`, `stopped`,
         `absent` (documents wait and no process asks the evaluator) or `unknown` (no process asks it, and none waits).
         """

@@ -1,7 +1,7 @@
-"""The public message of an error, for clients of the API, the page and agents.
+"""Messages of errors for clients of the API, the page and agents.
 
-Errors of what stands around a service come from libraries and name its machines and folders. Those who run it read that
-in the log and in `/readyz?verbose`; all others get what it means.
+Errors of the store, the broker and exports come from libraries and may contain host names and folders. Operators find
+them in the log and in `/readyz?verbose`; clients get the default message of the error's class.
 """
 
 import structlog
@@ -9,13 +9,13 @@ import structlog
 from facetline.facets import display, errors
 
 OF_SURROUNDINGS = (errors.StoreUnavailable, errors.BrokerUnavailable, errors.ExportFailed)
-"""Errors whose messages hold addresses and paths."""
+"""Errors whose messages may contain addresses and paths."""
 
 log = structlog.get_logger(__name__)
 
 
 def message_of(error: errors.PipelineError) -> str:
-    """Return the message, or what its kind means where the message is for those who run the service; that is logged."""
+    """Return the message of an error; for an operator's error log the message and return its class's default one."""
     if not isinstance(error, OF_SURROUNDINGS):
         return display.block(error.message)
     log.warning("request_not_served", error=type(error).__name__, reason=error.message)

@@ -1,1 +1,1 @@
-"""Agents: what language models and their frameworks are given to search with, and what they get back."""
+"""Tools for language models and agent frameworks: MCP server, Python SDK, tool schemas and replies."""

@@ -1,8 +1,7 @@
-"""Arguments: what a model sent, checked against the tool, with errors that it can correct itself by. Pure.
+"""Arguments of a tool call, checked against the tool; errors name the valid values, so that a model can correct them.
 
-Models and their clients write values in several ways, and what they mean is plain: null and empty text are arguments
-that were not given, a number or a yes may stand in quotes, several options in a list, the list itself in text. All of
-it is taken, in every tool and whichever way it is called; what remains wrong is refused with what would be right.
+Models and clients write values in several ways: null and empty text for absent arguments, numbers and booleans in
+quotes, several options as a list or as a JSON array in text. All of these are accepted in every tool. Pure.
 """
 
 import json
@@ -16,28 +15,28 @@ from facetline.facets.errors import InvalidQuery, UnknownValue, nearest
 from facetline.facets.schema.question_sets import MISSING
 
 TEXT_CHARS_MAX = 1_000_000
-"""Above the largest body; what reads the text has a closer bound of its own."""
+"""More than the largest body; the receiver of the text has a tighter limit."""
 LISTED_MAX = 60
-_SAID = {"string": "text", "number": "a number", "integer": "a whole number", "boolean": "true or false"}
+_KIND_NAMES = {"string": "text", "number": "a number", "integer": "a whole number", "boolean": "true or false"}
 _NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{0,15})?([eE][+-]?[0-9]{1,2})?", re.ASCII)
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _NOTHING = {"", "null", "none"}
-"""Text in place of a number, or of true and false, that says that there is none."""
+"""Texts that stand for an absent number or boolean."""
 
 
 def read(tool: Tool, arguments: object) -> dict[str, Any]:
-    """Return the arguments that were given, each of its parameter's type.
+    """Return the given arguments, converted to their parameters' types.
 
     Raises:
-        InvalidQuery: one is unknown, missing, or has a value that it cannot take; the message says what it can.
+        InvalidQuery: an argument is unknown, missing, or invalid; the message names what is valid.
     """
     if not isinstance(arguments, Mapping):
-        raise InvalidQuery(f"{tool.name}: arguments are a JSON object")
+        raise InvalidQuery(f"{tool.name}: arguments must be a JSON object")
     known = tool.by_name
     for name, value in arguments.items():
         if name not in known and value is not None:
             named = str(name)[:80]
-            takes = f"it takes {listed(known)}" if known else "it takes none"
+            takes = f"arguments: {listed(known)}" if known else "it has no arguments"
             raise InvalidQuery(f"{tool.name} has no argument {named!r}{nearest(named, known)}; {takes}", allowed=known)
     taken = {name: _read(known[name], value) for name, value in arguments.items() if name in known}
     given = {name: value for name, value in taken.items() if value is not None}
@@ -48,14 +47,14 @@ def read(tool: Tool, arguments: object) -> dict[str, Any]:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return names with commas, a bounded number of them."""
+    """Return comma-separated names, at most `LISTED_MAX` of them."""
     shown = list(names)
     more = f" and {len(shown) - LISTED_MAX} more" if len(shown) > LISTED_MAX else ""
     return ", ".join(shown[:LISTED_MAX]) + more
 
 
 def _read(parameter: Parameter, value: Any) -> Any:
-    """Return a value of the parameter's type; None: it was not given."""
+    """Return the value in the parameter's type; None if it was not given."""
     if value is None or value == "":
         return None
     if parameter.many:
@@ -74,12 +73,12 @@ def _read(parameter: Parameter, value: Any) -> Any:
 def _several(parameter: Parameter, value: Any) -> tuple[str, ...] | None:
     values = _list_of(parameter, value)
     if not values:
-        raise InvalidQuery(f"'{parameter.name}' is an empty list; name a value or leave it out")
+        raise InvalidQuery(f"'{parameter.name}' is an empty list; name a value or omit it")
     return tuple(_text(parameter, each) for each in values if each is not None and each != "") or None
 
 
 def _list_of(parameter: Parameter, value: Any) -> list[Any]:
-    """Return several values: a list, one value alone, or a JSON array in text that is no option itself."""
+    """Return the values of a list, a single value, or a JSON array in text (unless the text is an option)."""
     if isinstance(value, list):
         return value
     if isinstance(value, str) and value.lstrip().startswith("[") and value not in parameter.values:
@@ -93,19 +92,19 @@ def _list_of(parameter: Parameter, value: Any) -> list[Any]:
 
 def _text(parameter: Parameter, value: Any) -> str:
     if isinstance(value, int | float) and json.dumps(value) in parameter.values:
-        value = json.dumps(value)  # an option such as 3 or true, which a model writes bare
+        value = json.dumps(value)  # an option such as 3 or true, written without quotes
     if not isinstance(value, str):
         raise _type_error(parameter, value)
     if len(value) > TEXT_CHARS_MAX:
-        raise InvalidQuery(f"'{parameter.name}' has {len(value)} characters; at most {TEXT_CHARS_MAX} are taken")
+        raise InvalidQuery(f"'{parameter.name}' has {len(value)} characters; at most {TEXT_CHARS_MAX} are allowed")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InvalidQuery(f"'{parameter.name}' holds half a surrogate pair; send valid Unicode") from None
+        raise InvalidQuery(f"'{parameter.name}' contains a lone surrogate; send valid Unicode") from None
     if not parameter.values or value in parameter.values or (parameter.many and value == MISSING):
         return value
     by_shown = {display.line(each): each for each in parameter.values}
-    if value in by_shown:  # as a result shows an option with characters that are not seen
+    if value in by_shown:  # an option with invisible characters, as results show it
         return by_shown[value]
     hint = nearest(value[:80], parameter.values)
     raise UnknownValue(
@@ -135,7 +134,7 @@ def _number(parameter: Parameter, value: Any) -> int | float | None:
             raise _type_error(parameter, value)
         number = int(written) if written.lstrip("+-").isdigit() else float(written)
     if isinstance(number, float) and number.is_integer() and parameter.kind == "integer":
-        number = int(number)  # JSON knows one kind of number: 10.0 is a whole one
+        number = int(number)  # JSON has one number type: 10.0 is an integer
     wanted = int if parameter.kind == "integer" else (int, float)
     if not isinstance(number, wanted) or isinstance(number, bool):
         raise _type_error(parameter, value)
@@ -143,10 +142,10 @@ def _number(parameter: Parameter, value: Any) -> int | float | None:
     above = parameter.most is not None and not number <= parameter.most
     if below or above:
         most = "" if parameter.most is None else f" to {parameter.most}"
-        raise InvalidQuery(f"'{parameter.name}' is {number}; it goes from {parameter.least}{most}")
+        raise InvalidQuery(f"'{parameter.name}' is {number}; it must be from {parameter.least}{most}")
     return number
 
 
 def _type_error(parameter: Parameter, value: Any) -> InvalidQuery:
     got = repr(value[:40]) if isinstance(value, str) else type(value).__name__
-    return InvalidQuery(f"'{parameter.name}' takes {_SAID[parameter.kind]}, not {got}")
+    return InvalidQuery(f"'{parameter.name}' must be {_KIND_NAMES[parameter.kind]}, not {got}")

@@ -1,4 +1,4 @@
-"""Sources: where the tools get what they say, always as one caller. Over a node here; over HTTP in `remote`."""
+"""Backends of the tools, each for one caller: the protocol, and the one in this process (`http_backend`: over HTTP)."""
 
 import asyncio
 import time
@@ -13,20 +13,20 @@ from facetline.facets.definitions import Definitions
 from facetline.facets.search.selection import selection_of
 
 NEEDS: Mapping[Extra, Right] = {"sql": "sql", "write": "write", "delete": "write", "reindex": "admin"}
-"""The right that each tool beside reading takes."""
+"""The right that each optional tool requires."""
 SQL_TIMEOUT_MS = 5_000
 WRITE_TIMEOUT_S = 10.0
 KNOWN_MS = 5_000
 PATIENCE_S = 2.0
-"""For a view that is being built: others wait for the same slot meanwhile. Who serves one agent alone has more."""
+"""How long to wait for a view that is being built; short, because the call holds a slot. A local agent waits longer."""
 LOOK_EVERY_S = 0.1
 T = TypeVar("T")
 
 
-class Source(Protocol):
-    """What tools need. Raises `errors.PipelineError`s alone; returns the objects of docs/api.md.
+class ToolBackend(Protocol):
+    """What tools need of a backend. Raises only `errors.PipelineError`s; returns the JSON objects of docs/api.md.
 
-    `rights` None: not known here, whoever answers judges. `scope` None: none, or not known.
+    `rights` None: unknown here, the server checks them. `scope` None: none, or unknown.
     """
 
     @property
@@ -38,10 +38,10 @@ class Source(Protocol):
         """The caller's scope."""
 
     async def definitions(self) -> Definitions:
-        """Return the definitions that agents may see: those with `llm_readable`."""
+        """Return the definitions that agents may read: those with `llm_readable`."""
 
     async def collections(self) -> list[dict[str, Any]]:
-        """Return the collections that agents may see."""
+        """Return the collections that agents may read."""
 
     async def search(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Search; the fields are a `Selection`'s."""
@@ -50,7 +50,7 @@ class Source(Protocol):
         """Return a document."""
 
     async def sql(self, text: str, limit: int) -> dict[str, Any]:
-        """Run a statement over the collections that agents may see."""
+        """Run a statement over the collections that agents may read."""
 
     async def write(self, uri: str, body: str | None, state: dict[str, Any] | None) -> dict[str, Any]:
         """Write a document and wait until it is applied."""
@@ -59,27 +59,27 @@ class Source(Protocol):
         """Delete a document."""
 
     async def known(self, collection: str, token: str) -> None:
-        """Wait until searches know what the token is of.
+        """Wait until searches include the write of a token.
 
         Raises:
             NotCaughtUp: they do not within `KNOWN_MS`.
         """
 
     async def reindex(self, request: ReindexRequest, *, dry_run: bool) -> dict[str, Any]:
-        """Start a job, or join it; or return a dry run's reply."""
+        """Start or join a job, or return the estimate of a dry run."""
 
     async def job(self, job_id: str) -> dict[str, Any]:
         """Return a job."""
 
 
 def readable(definitions: Definitions) -> Definitions:
-    """Return the definitions that agents may see."""
+    """Return the definitions that agents may read."""
     return Definitions(each for each in definitions.by_name.values() if each.llm_readable)
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSource:
-    """A node, asked by one caller; views that are still being built are waited for, `patience_s` seconds."""
+class LocalToolBackend:
+    """A backend in this process, for one caller; waits up to `patience_s` seconds for views that are being built."""
 
     node: Backend
     caller: Caller
@@ -96,17 +96,17 @@ class NodeSource:
         return self.caller.scope
 
     async def definitions(self) -> Definitions:
-        """Return the definitions that agents may see."""
+        """Return the definitions that agents may read."""
         return readable(await self.node.definitions(self.caller))
 
     async def collections(self) -> list[dict[str, Any]]:
-        """Return the collections that agents may see."""
-        return await self._patiently(lambda: self.node.collections(self.caller, agents=True))
+        """Return the collections that agents may read."""
+        return await self._when_built(lambda: self.node.collections(self.caller, agents=True))
 
     async def search(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Search."""
         selection = selection_of(fields)
-        return await self._patiently(lambda: self.node.search(self.caller, selection))
+        return await self._when_built(lambda: self.node.search(self.caller, selection))
 
     async def get(self, uri: str) -> dict[str, Any]:
         """Return a document."""
@@ -114,7 +114,7 @@ class NodeSource:
 
     async def sql(self, text: str, limit: int) -> dict[str, Any]:
         """Run a statement."""
-        return await self._patiently(
+        return await self._when_built(
             lambda: self.node.sql(self.caller, text, {}, limit=limit, timeout_ms=SQL_TIMEOUT_MS, agents=True)
         )
 
@@ -129,13 +129,13 @@ class NodeSource:
         return await self.node.delete(self.caller, uri, event_id=None, wait="applied", timeout_s=WRITE_TIMEOUT_S)
 
     async def known(self, collection: str, token: str) -> None:
-        """Wait until searches know what the token is of."""
+        """Wait until searches include the write of a token."""
         await self.node.search(
             self.caller, selection_of({"collection": collection, "limit": 1}), Freshness((token,), KNOWN_MS)
         )
 
     async def reindex(self, request: ReindexRequest, *, dry_run: bool) -> dict[str, Any]:
-        """Start a job, or join it; or return a dry run's reply."""
+        """Start or join a job, or return the estimate of a dry run."""
         ask = self.node.plan if dry_run else self.node.reindex
         return await ask(self.caller, request)
 
@@ -143,7 +143,7 @@ class NodeSource:
         """Return a job."""
         return await self.node.job(self.caller, job_id)
 
-    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _when_built(self, ask: Callable[[], Awaitable[T]]) -> T:
         ends = time.monotonic() + self.patience_s
         while True:
             try:

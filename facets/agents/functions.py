@@ -1,4 +1,4 @@
-"""Functions: a tool as a plain Python callable, with a typed signature and a docstring that frameworks read. Pure."""
+"""Tools as Python functions with typed signature and docstring, as agent frameworks expect. Pure."""
 
 import inspect
 from collections.abc import Callable, Coroutine
@@ -34,7 +34,7 @@ def coroutine_of(
 
 
 def signature_of(tool: Tool) -> inspect.Signature:
-    """Return a tool's signature: what is required first, then the rest with None for "not given"."""
+    """Return a tool's signature: required parameters first, then the optional ones with default None."""
     ordered = sorted(tool.listed, key=lambda parameter: not parameter.required)
     return inspect.Signature([_parameter(each) for each in ordered], return_annotation=str)
 

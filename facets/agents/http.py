@@ -1,8 +1,8 @@
-"""The MCP over streamable HTTP: the application under `/mcp`. Stateless: no session, each request for itself, and no
-stream that would stay open; whoever asks for one by GET is told that there is none, which the protocol provides for.
+"""MCP over streamable HTTP: the ASGI application at `/mcp`.
 
-Host, origin, size and time are checked before (`facets.api.middleware`); the token is checked here, at each request,
-so that a revoked one ends at once.
+Stateless: no sessions, and no stream of server messages; a GET gets 405, as the protocol allows. Host, origin, size
+and time are checked before (`facets.api.middleware`); the token is checked here at each request, so that a revoked one
+stops working immediately.
 """
 
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from facetline.facets.agents import server
-from facetline.facets.agents.backends import NodeSource
+from facetline.facets.agents.backends import LocalToolBackend
 from facetline.facets.agents.server import Context
 from facetline.facets.agents.toolbox import Toolbox
 from facetline.facets.agents.tools import Extra
@@ -28,12 +28,12 @@ from facetline.facets.api.routing import Service
 PATH = "/mcp"
 JSON, EVENTS = "application/json", "text/event-stream"
 BODY_BYTES_MAX = 1_500_000
-"""Room for the longest argument (a million characters) in ASCII; reading a message takes the SDK 35 ms a megabyte."""
+"""Enough for the longest argument (a million characters) in ASCII; the SDK parses a megabyte in 35 ms."""
 _CALLER = "facetline.caller"
 
 
 class AgentEndpoint:
-    """An ASGI application. `running` is entered for as long as it serves, once."""
+    """The ASGI application. `running` is entered once, while it serves."""
 
     def __init__(self, service: Service, *, allowed: tuple[Extra, ...] = ()) -> None:
         self._service = service
@@ -51,7 +51,7 @@ class AgentEndpoint:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve inside."""
+        """Run the session managers while the body runs."""
         async with self._json.run(), self._events.run():
             yield
 
@@ -59,44 +59,44 @@ class AgentEndpoint:
         """Answer one request.
 
         Raises:
-            Problem: what comes before the protocol is wrong: method, token, right, type or size of the body.
+            Problem: method, token, right, content type or size of the body is wrong.
         """
-        scope["route"] = self.route  # what the log and the metrics call it
+        scope["route"] = self.route  # for log and metrics
         if scope["method"] != "POST":
-            detail = "there are no sessions, and no stream of the server's own messages; POST is taken"
+            detail = "no sessions and no stream of server messages; use POST"
             raise Problem("method-not-allowed", detail, headers={"Allow": "POST"}, allowed=["POST"])
         caller = await self._service.access.caller(Headers(scope=scope))
         require(caller, "read")
         if not Headers(scope=scope).get("content-type", "").lower().startswith("application/json"):
-            raise Problem("unsupported-media-type", "a message is JSON: send content-type: application/json")
+            raise Problem("unsupported-media-type", "send a JSON message: content-type: application/json")
         scope[_CALLER] = caller
-        body = await _read(receive)  # before a slot is taken: a slow sender must not hold one
+        body = await _read(receive)  # before taking a slot, so that a slow client holds none
         await json_text.check(body)
         async with self._service.agents.one(caller.name):
             manager = self._events if _wants_events(scope) else self._json
-            await manager.handle_request(_accepting_both(scope), _again(body, receive), send)
+            await manager.handle_request(_accepting_both(scope), _replayed(body, receive), send)
 
     async def _toolbox_of(self, context: Context) -> Toolbox:
-        # The transports hand the HTTP request on with every message.
+        # The transport passes the HTTP request with each message.
         request: Any = context.request
         caller = request.scope[_CALLER]
-        return Toolbox(NodeSource(self._service.node, caller), self._allowed)
+        return Toolbox(LocalToolBackend(self._service.node, caller), self._allowed)
 
 
 def _wants_events(scope: Scope) -> bool:
-    """Say whether a client takes a reply as a stream of events alone; one that says nothing takes JSON."""
+    """Return whether a client accepts only an event stream; without an Accept header it gets JSON."""
     accepted = [part.split(";")[0].strip().lower() for part in Headers(scope=scope).get("accept", "").split(",")]
     return EVENTS in accepted and not {JSON, "application/*", "*/*"} & set(accepted)
 
 
 def _accepting_both(scope: Scope) -> Scope:
-    """Return a request that accepts what the protocol asks of clients; several name one of the two, or none."""
+    """Return the request with the Accept header that the protocol requires; several clients send only a part of it."""
     others = [(name, value) for name, value in scope["headers"] if name != b"accept"]
     return {**scope, "headers": [*others, (b"accept", f"{JSON}, {EVENTS}".encode())]}
 
 
 async def _read(receive: Receive) -> bytes:
-    """Read a request's body, which the gate bounds in time.
+    """Read a request's body; the middleware limits its time.
 
     Raises:
         Problem: `too-large`.
@@ -107,23 +107,23 @@ async def _read(receive: Receive) -> bytes:
         message = await receive()
         body += message.get("body", b"")
         if len(body) > BODY_BYTES_MAX:
-            raise Problem("too-large", f"a message has at most {BODY_BYTES_MAX} bytes")
+            raise Problem("too-large", f"the message has more than {BODY_BYTES_MAX} bytes")
         more = message["type"] == "http.request" and message.get("more_body", False)
     return bytes(body)
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
-    """Return what gives a body again, in one piece, and then what comes after it."""
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Return a `Receive` that returns the body in one message, and then what follows it."""
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def again() -> Message:
+    async def receive_again() -> Message:
         return waiting.pop() if waiting else await receive()
 
-    return again
+    return receive_again
 
 
 def part(*, allowed: tuple[Extra, ...] = ()) -> MakePart:
-    """Return what `facets.api.application` mounts; `allowed` are the tools beside reading."""
+    """Return the part for `facets.api.application`; `allowed` are the optional tools."""
 
     def make(service: Service) -> Part:
         endpoint = AgentEndpoint(service, allowed=allowed)

@@ -1,8 +1,7 @@
-"""The agents' endpoint of a server, made when the first agent comes: importing the MCP SDK takes a second of processor
-time, which every start would pay, and most servers see no agent for long.
+"""MCP endpoint that is created at its first request: importing the MCP SDK takes a second of processor time.
 
-It is imported in a thread, so that others are answered meanwhile. What the SDK runs is entered and left in one task, as
-it must be.
+The import runs in a thread, so that other requests are answered meanwhile. The SDK's context managers are entered and
+left in the same task, as they require.
 """
 
 import asyncio
@@ -23,8 +22,8 @@ PATH = "/mcp"
 log = structlog.get_logger(__name__)
 
 
-class MountedAgents:
-    """An ASGI application: what comes waits until the endpoint is made, and is then answered by it."""
+class LazyEndpoint:
+    """ASGI application: requests wait until the endpoint is created, which then answers them."""
 
     def __init__(self, service: Service, *, allowed: tuple[Extra, ...] = ()) -> None:
         self._service = service
@@ -35,7 +34,7 @@ class MountedAgents:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve inside."""
+        """Stop the endpoint at the end of the body."""
         try:
             yield
         finally:
@@ -48,7 +47,7 @@ class MountedAgents:
         if self._route is None or (self._route.done() and self._route.exception() is not None):
             self._route = asyncio.get_running_loop().create_future()
             self._keeper = asyncio.create_task(self._keep(self._route), name="agents")
-        route = await asyncio.shield(self._route)  # others wait for it as well
+        route = await asyncio.shield(self._route)  # other requests wait for the same future
         await route.handle(scope, receive, send)
 
     async def _keep(self, made: "asyncio.Future[BaseRoute]") -> None:
@@ -57,31 +56,29 @@ class MountedAgents:
             async with part.running():
                 made.set_result(part.routes[0])
                 await self._stop.wait()
-        except Exception as error:  # noqa: BLE001 (the outermost step of this task: whoever waits is told)
+        except Exception as error:  # noqa: BLE001 (the outermost step of this task: waiting requests get the error)
             if not made.done():
                 made.set_exception(error)
                 return
-            self._route = None  # it answers no more: whoever comes next has it made anew
-            # Not the message: a library's may quote a document.
+            self._route = None  # the next request creates the endpoint again
+            # Without the message: a library's may quote a document.
             log.error("agents_ended", error=type(error).__name__)  # noqa: TRY400
 
     def _make(self) -> Part:
         try:
             from facetline.facets.agents import http
         except ModuleNotFoundError as error:
-            detail = (
-                f"the server was installed without {error.name}: pip install 'facetline[agents]', and start it again"
-            )
+            detail = f"{error.name} is not installed on the server: pip install 'facetline[agents]' and restart it"
             raise Problem("not-found", detail) from error
         return http.part(allowed=self._allowed)(self._service)
 
 
 def part(*, allowed: tuple[Extra, ...] = ()) -> MakePart:
-    """Return what `facets.api.application` mounts; `allowed` are the tools beside reading."""
+    """Return the part for `facets.api.application`; `allowed` are the optional tools."""
 
     def make(service: Service) -> Part:
-        mounted = MountedAgents(service, allowed=allowed)
-        # Many clients' settings have the slash at the end, and not all follow a redirect with their token.
+        mounted = LazyEndpoint(service, allowed=allowed)
+        # Many clients are configured with a trailing slash, and not all resend their token after a redirect.
         return Part([Route(PATH, mounted), Route(f"{PATH}/", mounted)], mounted.running)
 
     return make

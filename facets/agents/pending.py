@@ -1,7 +1,7 @@
-"""Requests of one client that have no reply yet, so that the end of its input waits for them.
+"""Delays the end of standard input until all requests of the client are answered.
 
-A client may write all that it wants and close its end at once, as a shell's pipe does; the SDK then drops what it has
-read and not answered. Here it sees the end once every request has its reply, is cancelled, or has taken too long.
+A client may write all requests and close its output at once, as a shell pipe does; the SDK then drops requests that it
+has not answered. Here the SDK sees the end only after each request is answered, cancelled, or has timed out.
 """
 
 import asyncio
@@ -17,16 +17,16 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 END_MAX_S = 90.0
-"""After the end of input: more than a first call waits for the views that are built when the command starts."""
+"""After the end of input; longer than the first call waits for the views to be built."""
 STAYS_OPEN = "subscriptions/listen"
-"""The request whose reply comes when the client ends it: nothing to wait for."""
+"""A request whose reply comes only when the client cancels it: not waited for."""
 CANCELLED = "notifications/cancelled"
 
 log = structlog.get_logger(__name__)
 
 
 class Pending:
-    """The requests read and not answered; `lines` and `Replies` keep it."""
+    """Requests without a reply, counted by `lines` and `Replies`."""
 
     def __init__(self, *, end_max_s: float = END_MAX_S) -> None:
         self._open: Counter[types.RequestId] = Counter()
@@ -35,7 +35,7 @@ class Pending:
         self._end_max_s = end_max_s
 
     async def lines(self, source: AsyncIterable[str]) -> AsyncIterator[str]:
-        """Yield the lines of the client; end when each request among them has been answered."""
+        """Yield the client's lines; end when all requests among them are answered."""
         async for line in source:
             self._read(line)
             yield line
@@ -45,7 +45,7 @@ class Pending:
             log.warning("agent_requests_not_answered", requests=self._open.total(), waited_s=self._end_max_s)
 
     def answered(self, request_id: "types.RequestId | None") -> None:
-        """Note that a request needs no reply any more."""
+        """Record that a request is answered or cancelled."""
         if request_id is None or self._open[request_id] <= 1:
             self._open.pop(request_id, None)  # type: ignore[arg-type]
         else:
@@ -57,7 +57,7 @@ class Pending:
         try:
             message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValidationError:
-            return  # no request: the SDK says so by itself
+            return  # not a request: the SDK reports it
         if isinstance(message, types.JSONRPCRequest) and message.method != STAYS_OPEN:
             self._open[message.id] += 1
             self._none.clear()
@@ -66,7 +66,7 @@ class Pending:
 
 
 class Replies:
-    """A stream to the client that notes which requests it answers."""
+    """A stream to the client that records which requests it answers."""
 
     def __init__(self, inner: WriteStream[SessionMessage], pending: Pending) -> None:
         self._inner = inner

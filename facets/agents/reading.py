@@ -1,27 +1,29 @@
-"""The reading tools: what is asked of the source, and what is said of its reply."""
+"""Read-only tools: query the backend and render its reply."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from facetline.facets import display, documents, errors
 from facetline.facets.agents import descriptions, rendering
-from facetline.facets.agents.backends import Source
+from facetline.facets.agents.backends import ToolBackend
 from facetline.facets.agents.replies import ToolReply
 from facetline.facets.agents.tools import ENUM_MAX, LIMIT_DEFAULT, VALUES_DEFAULT, Tool
 from facetline.facets.questions import Choice
 
 BUCKETS_ASKED = 1_000
-"""More than any question has, so that nothing is left out before we choose."""
+"""More than any question has, so that all buckets are returned."""
 
 
-async def list_collections(source: Source, tool: Tool, given: Mapping[str, Any]) -> ToolReply:
+async def list_collections(backend: ToolBackend, tool: Tool, given: Mapping[str, Any]) -> ToolReply:
     """List the collections with their questions and counts."""
     del tool, given
-    found = [display.deep(_collection(each)) for each in await source.collections()]
+    found = [display.deep(_collection(each)) for each in await backend.collections()]
     shown = rendering.that_fit(found, rendering.RESULT_BYTES_MAX)
-    parts = [_collection_text(each) for each in shown] or ["There is no collection that agents may see."]
+    parts = [_collection_text(each) for each in shown] or [
+        "No collection is readable for agents; set llm_readable in its definition."
+    ]
     if len(shown) < len(found):
-        parts.append(f"and {len(found) - len(shown)} more collections; each has a search tool of its own")
+        parts.append(f"and {len(found) - len(shown)} more collections, each with its search tool")
     text = rendering.bounded("\n\n".join(parts), "list_facets shows one question at a time")
     return ToolReply(text, {"collections": shown})
 
@@ -50,9 +52,9 @@ def _collection_text(found: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-async def search(source: Source, tool: Tool, given: Mapping[str, Any]) -> ToolReply:
-    """Search a collection; a page that would be too long is asked for again, shorter, so that its cursor is right."""
-    definitions = await source.definitions()
+async def search(backend: ToolBackend, tool: Tool, given: Mapping[str, Any]) -> ToolReply:
+    """Search a collection; a page that is too long is requested again with fewer hits, so that its cursor is right."""
+    definitions = await backend.definitions()
     questions = definitions.by_name[tool.collection or ""].questions
     facets = {name: value for name, value in given.items() if isinstance(questions.get(name), Choice)}
     fields = {name: value for name, value in given.items() if name not in facets}
@@ -60,7 +62,7 @@ async def search(source: Source, tool: Tool, given: Mapping[str, Any]) -> ToolRe
     limit = int(fields.pop("limit", LIMIT_DEFAULT))
     while True:
         try:
-            reply = await source.search({**fields, "limit": limit})
+            reply = await backend.search({**fields, "limit": limit})
         except errors.UnknownValue as error:
             raise _with_lookup(error, tool, facets) from error
         made = _hits(reply, tuple(facets))
@@ -68,16 +70,16 @@ async def search(source: Source, tool: Tool, given: Mapping[str, Any]) -> ToolRe
             break
         limit = max(1, min(limit, len(reply["hits"])) // 2)
     asked = int(given.get("limit", LIMIT_DEFAULT))
-    note = f"\n(shortened to {limit} of {asked} hits: they are long)" if limit < asked else ""
-    return ToolReply(rendering.bounded(made.text + note, "name more options or a narrower filter"), made.content)
+    note = f"\n(shortened to {limit} of {asked} hits because of their length)" if limit < asked else ""
+    return ToolReply(rendering.bounded(made.text + note, "select more options or use a narrower filter"), made.content)
 
 
 def _with_lookup(error: errors.UnknownValue, tool: Tool, facets: Mapping[str, Any]) -> errors.UnknownValue:
-    """Return the error with the way to find an option, where the tool's schema does not list them."""
+    """Return the error with the way to look up options if the tool's schema does not list them."""
     name = next((name for name in facets if not tool.by_name[name].values), None)
     if name is None:
         return error
-    way = f"; list_facets with collection='{tool.collection}', facet='{name}' and contains='…' finds others"
+    way = f"; list_facets with collection='{tool.collection}', facet='{name}' and contains='…' looks up others"
     return errors.UnknownValue(error.message + way, allowed=error.allowed)
 
 
@@ -85,24 +87,24 @@ def _hits(reply: Mapping[str, Any], first: Sequence[str]) -> ToolReply:
     shown = [rendering.hit(found, first) for found in reply["hits"]]
     total, cursor, pending = reply["total"], reply["next_cursor"], reply["as_of"]["pending"]
     page = f"next_cursor={cursor}" if cursor else "no more pages"
-    waiting = f"; {pending} documents are waiting for answers and may be missing here" if pending else ""
+    waiting = f"; {pending} documents wait for answers and may be missing here" if pending else ""
     text = "\n".join([*(rendering.hit_line(each) for each in shown), f"{total} total, {page}{waiting}"])
     return ToolReply(text, {"hits": shown, "total": total, "next_cursor": cursor, "pending": pending})
 
 
-async def list_facets(source: Source, tool: Tool, given: Mapping[str, Any]) -> ToolReply:
+async def list_facets(backend: ToolBackend, tool: Tool, given: Mapping[str, Any]) -> ToolReply:
     """Count a collection's documents by their answers."""
     del tool
-    definitions = await source.definitions()
+    definitions = await backend.definitions()
     collection = str(given["collection"])
     if collection not in definitions.by_name:
         known = sorted(definitions.by_name)
-        message = f"there is no collection {collection[:80]!r}{errors.nearest(collection[:80], known)}"
+        message = f"unknown collection {collection[:80]!r}{errors.nearest(collection[:80], known)}"
         raise errors.UnknownCollection(message, allowed=known)
     questions = definitions.by_name[collection].questions
     counts = (str(given["facet"]),) if "facet" in given else tuple(questions)
     fields = {name: given[name] for name in ("min_confidence", "filter", "scope") if name in given}
-    reply = await source.search(
+    reply = await backend.search(
         {**fields, "collection": collection, "counts": counts, "limit": 1, "facet_size": BUCKETS_ASKED}
     )
     limit = int(given.get("limit", VALUES_DEFAULT))
@@ -110,10 +112,10 @@ async def list_facets(source: Source, tool: Tool, given: Mapping[str, Any]) -> T
     shown = rendering.that_fit(found, rendering.RESULT_BYTES_MAX)
     parts = [_facet_text(each) for each in shown]
     if len(shown) < len(found):
-        parts.append(f"and {', '.join(each['name'] for each in found[len(shown) :])}; name one as facet")
+        parts.append(f"and {', '.join(each['name'] for each in found[len(shown) :])}; select one with facet")
     text = "\n\n".join([*parts, f"{reply['total']} documents"])
     content = {"facets": shown, "total": reply["total"]}
-    return ToolReply(rendering.bounded(text, "give facet, contains or a lower limit"), content)
+    return ToolReply(rendering.bounded(text, "use facet, contains or a lower limit"), content)
 
 
 def _facet(found: Mapping[str, Any], contains: str, limit: int) -> dict[str, Any]:
@@ -132,7 +134,7 @@ def _facet(found: Mapping[str, Any], contains: str, limit: int) -> dict[str, Any
 def _facet_text(found: Mapping[str, Any]) -> str:
     lines = [f"{found['name']}:", *(f"  {_value(each['value'])}  {each['count']}" for each in found["values"])]
     if found["more_values"]:
-        lines.append(f"  and {found['more_values']} more values; raise limit, or give contains")
+        lines.append(f"  and {found['more_values']} more values; raise limit, or use contains")
     reasons = ", ".join(f"{name} {count}" for name, count in found["missing"].items() if name != "count")
     return "\n".join(
         [*lines, f"  no usable answer  {found['missing']['count']}" + (f" ({reasons})" if reasons else "")]
@@ -143,21 +145,21 @@ def _value(value: object) -> str:
     return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
 
 
-async def get_document(source: Source, tool: Tool, given: Mapping[str, Any]) -> ToolReply:
-    """Read a document of a collection that agents may see."""
+async def get_document(backend: ToolBackend, tool: Tool, given: Mapping[str, Any]) -> ToolReply:
+    """Read a document of a collection that agents may read."""
     del tool
     uri, offset = display.named(str(given["uri"])), int(given.get("offset", 0))
-    await locate(source, uri)
-    return _document(await source.get(uri), offset)
+    await locate(backend, uri)
+    return _document(await backend.get(uri), offset)
 
 
-async def locate(source: Source, uri: str) -> str:
-    """Return the collection that a uri belongs to, among those that agents may see.
+async def locate(backend: ToolBackend, uri: str) -> str:
+    """Return the collection that a uri belongs to, among those that agents may read.
 
     Raises:
-        InvalidEvent: to none; the message names their patterns.
+        InvalidEvent: it belongs to none; the message names their patterns.
     """
-    definition, _key = (await source.definitions()).locate(documents.parse_uri(uri))
+    definition, _key = (await backend.definitions()).locate(documents.parse_uri(uri))
     return definition.name
 
 
@@ -172,13 +174,13 @@ def _document(found: Mapping[str, Any], offset: int) -> ToolReply:
     content |= {"answers": answers, "state": state, "note": rendering.UNTRUSTED_BODY, "body": part}
     content |= {"body_chars": len(body), "next_offset": following}
     reason = f" ({found['reason']})" if found["reason"] else ""
-    message = "  ".join(rendering.answer_text(name, value) for name, value in answers.items()) or "none"
-    lines = [f"{uri}  {found['status']}{reason}  version {found['version']}", f"answers: {message}"]
+    answered = "  ".join(rendering.answer_text(name, value) for name, value in answers.items()) or "none"
+    lines = [f"{uri}  {found['status']}{reason}  version {found['version']}", f"answers: {answered}"]
     if state:
-        lines.append(f"fields: {rendering.state_text(state)}" + ("" if is_whole else " … cut"))
+        lines.append(f"fields: {rendering.state_text(state)}" + ("" if is_whole else " … truncated"))
     lines.append(rendering.fenced(part))
     if following is not None:
-        lines.append(f"characters {offset} to {ends} of {len(body)}; go on with offset={following}")
+        lines.append(f"characters {offset} to {ends} of {len(body)}; continue with offset={following}")
     return ToolReply("\n".join(lines), content)
 
 
@@ -188,17 +190,17 @@ def _state(state: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
     return rendering.small_state(state), False
 
 
-async def query_sql(source: Source, tool: Tool, given: Mapping[str, Any]) -> ToolReply:
+async def query_sql(backend: ToolBackend, tool: Tool, given: Mapping[str, Any]) -> ToolReply:
     """Run a read-only statement."""
     del tool
-    reply = await source.sql(str(given["sql"]), int(given.get("limit", VALUES_DEFAULT)))
+    reply = await backend.sql(str(given["sql"]), int(given.get("limit", VALUES_DEFAULT)))
     columns = [display.line(each["name"] if isinstance(each, dict) else each) for each in reply["columns"]]
     rows = display.deep(reply["rows"])
     kept = rendering.that_fit(rows, rendering.RESULT_BYTES_MAX)
     lines = [" | ".join(columns), *(" | ".join(_cell(value) for value in row) for row in kept)]
     truncated = bool(reply["truncated"]) or len(kept) < len(rows)
     lines.append(
-        f"{len(kept)} rows" + (", there are more: give a higher limit or a narrower query" if truncated else "")
+        f"{len(kept)} rows" + ("; there are more: use a higher limit or a narrower query" if truncated else "")
     )
     content = {"columns": columns, "rows": kept, "truncated": truncated}
     return ToolReply(rendering.bounded("\n".join(lines), "select fewer columns or rows"), content)

@@ -1,4 +1,4 @@
-"""Replies: what a tool returns, as text and as structured content that says the same."""
+"""Tool replies: text, and structured content with the same information."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ ALLOWED_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class ToolReply:
-    """The result of one call; `is_error` says that the call was refused, and the text why and what is allowed."""
+    """The result of one call; with `is_error` the text says why the call was refused and what is allowed."""
 
     text: str
     content: dict[str, Any]
@@ -26,6 +26,6 @@ def refused(error: errors.PipelineError) -> ToolReply:
     allowed = getattr(error, "allowed", ())
     if allowed:
         content["allowed"] = display.deep(list(allowed)[:ALLOWED_MAX])
-    again = " Try again in a moment." if isinstance(error, errors.TransientError) else ""
-    text = rendering.bounded(f"Error: {message}{again}", "ask for less")
+    again = " Retry later." if isinstance(error, errors.TransientError) else ""
+    text = rendering.bounded(f"Error: {message}{again}", "request less")
     return ToolReply(text, {**content, "message": rendering.cut(message, rendering.RESULT_BYTES_MAX)}, is_error=True)

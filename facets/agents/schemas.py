@@ -1,7 +1,7 @@
-"""Schemas: a tool as the MCP, OpenAI and Anthropic want it written down. Pure, and of equal meaning.
+"""Tool schemas in the formats of MCP, OpenAI and Anthropic, with equal meaning. Pure.
 
-The MCP's and Anthropic's leave an argument out that is not given. OpenAI's strict mode knows no such thing: every
-argument is required, and null stands for "not given"; `arguments.read` takes either from anybody.
+MCP and Anthropic omit optional arguments. OpenAI's strict mode requires every argument, and null means "not given";
+`arguments.read` accepts both from any client.
 """
 
 from typing import Any, Literal
@@ -12,7 +12,7 @@ Format = Literal["mcp", "openai", "openai-responses", "anthropic"]
 FORMATS: tuple[Format, ...] = ("mcp", "openai", "openai-responses", "anthropic")
 
 
-def written(tool: Tool, how: Format) -> dict[str, Any]:
+def schema_of(tool: Tool, how: Format) -> dict[str, Any]:
     """Return a tool in one of the formats."""
     match how:
         case "openai":
@@ -43,12 +43,12 @@ def input_schema(tool: Tool) -> dict[str, Any]:
 
 
 def annotations(tool: Tool) -> dict[str, Any]:
-    """Return the MCP's hints; nothing here reaches beyond this pipeline."""
+    """Return MCP's annotations; no tool reaches outside of this pipeline (`openWorldHint`)."""
     return {
         "title": tool.title,
         "readOnlyHint": tool.reads_only,
         "destructiveHint": tool.destroys,
-        "idempotentHint": tool.does != "reindex",
+        "idempotentHint": tool.action != "reindex",
         "openWorldHint": False,
     }
 

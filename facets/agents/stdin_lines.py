@@ -1,7 +1,7 @@
-"""Lines of standard input for an event loop, read by a thread that nobody has to wait for.
+"""Lines of standard input for an event loop, read by a daemon thread.
 
-A read of standard input cannot be interrupted. The SDK waits for it, so a stop signal would only be heeded at the
-client's next word; here the thread is left behind, which costs nothing in a process that ends.
+A read of standard input cannot be interrupted. The SDK waits for it, so that a stop signal would only take effect at
+the client's next line; here the thread is abandoned, which is harmless in a process that ends.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import structlog
 
 CHUNK_BYTES = 1 << 16
 LINE_BYTES_MAX = 16 << 20
-"""Above a write of the largest body, each of its bytes escaped."""
+"""More than a write of the largest body with each byte escaped."""
 WAITING_MAX = 16
 """Lines read ahead."""
 
@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 class StdinLines:
-    """Yields the lines of a file descriptor, decoded, until its end; a line beyond the bound is taken for the end."""
+    """Yields the lines of a file descriptor, decoded, until its end; a line over the limit ends the input."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -36,7 +36,7 @@ class StdinLines:
 
     def _read(self) -> None:
         begun = bytearray()
-        # os.read, not the buffered file: a daemon thread that holds its lock would crash the interpreter's end.
+        # os.read, not the buffered file: a daemon thread that holds its lock would crash the interpreter at exit.
         while len(begun) <= LINE_BYTES_MAX and (chunk := self._chunk()):
             begun += chunk
             if b"\n" not in chunk:
@@ -58,7 +58,7 @@ class StdinLines:
             return b""
 
     def _give(self, line: str | None) -> bool:
-        """Hand a line over, once there is room; False when the loop has ended."""
+        """Put a line into the queue, waiting for room; return False if the loop has ended."""
         giving = self._lines.put(line)
         try:
             asyncio.run_coroutine_threadsafe(giving, self._loop).result()

@@ -1,7 +1,7 @@
-"""The MCP over standard input and output, for a client that starts `facetline mcp` itself.
+"""MCP over standard input and output, for a client that starts `facetline mcp`.
 
-Nothing but the protocol goes to standard output: while it serves, the SDK lets it lead to standard error. When the
-collections change, clients that listen are told: by the handshake's notification, or on a stream of their own.
+Only the protocol is written to standard output: while it serves, the SDK redirects other output to standard error. When
+the collections change, the client is notified: by the handshake's notification, or on its subscription.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 
 async def serve(toolbox: Toolbox, *, look_every_s: float = LOOK_EVERY_S) -> None:
-    """Serve one client until it closes standard input, and has the replies to all that it asked."""
+    """Serve one client until it closes standard input and all its requests are answered."""
     bus = InMemorySubscriptionBus()
     sessions = _Sessions()
 
@@ -63,11 +63,11 @@ async def serve(toolbox: Toolbox, *, look_every_s: float = LOOK_EVERY_S) -> None
 
 
 async def watch(toolbox: Toolbox, changed: Callable[[], Any], look_every_s: float) -> None:
-    """Call `changed` each time that the tools are not what they were."""
+    """Call `changed` whenever the tools differ from before."""
     known: str | None = None
     while True:
         try:
-            found = json.dumps([schemas.written(tool, "mcp") for tool in await toolbox.tools()])
+            found = json.dumps([schemas.schema_of(tool, "mcp") for tool in await toolbox.tools()])
         except errors.PipelineError as error:
             log.warning("agent_tools_unknown", error=error.message)
         else:
@@ -78,7 +78,7 @@ async def watch(toolbox: Toolbox, changed: Callable[[], Any], look_every_s: floa
 
 
 class _Sessions:
-    """The session of the one client, when it speaks a version with a handshake; later ones listen by a request."""
+    """The session of the client if its protocol version has a handshake; later versions subscribe by a request."""
 
     def __init__(self) -> None:
         self._session: ServerSession | None = None

@@ -1,7 +1,7 @@
-"""Tools: what an agent can do, built from the collections' questions. Pure; how a tool is written down is `schemas`'.
+"""Tools of an agent, built from the collections' questions. Pure; `schemas` formats them.
 
-Names and order depend on the definitions alone, so that clients may cache them. Only the definitions that are handed in
-exist here: whoever calls leaves out the collections that are not `llm_readable`.
+Names and order depend only on the definitions, so that clients may cache them. The caller passes only definitions of
+collections that are `llm_readable`.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from facetline.facets.definitions import Definition
 from facetline.facets.questions import Choice
 
 Kind = Literal["string", "number", "integer", "boolean"]
-Does = Literal[
+Action = Literal[
     "list_collections",
     "list_facets",
     "get_document",
@@ -27,35 +27,35 @@ Does = Literal[
 ]
 Extra = Literal["sql", "write", "delete", "reindex"]
 EXTRAS: tuple[Extra, ...] = ("sql", "write", "delete", "reindex")
-"""What an agent can be allowed beside reading."""
+"""Optional tools, which must be allowed."""
 
 NAME_CHARS_MAX = 64
-"""OpenAI's bound for a function's name; Anthropic's and the MCP's are no smaller."""
+"""OpenAI's limit for a function's name; those of Anthropic and MCP are not smaller."""
 LIMIT_DEFAULT, LIMIT_MAX = 10, 50
 VALUES_DEFAULT, VALUES_MAX = 50, 256
 ENUM_MAX = 50
-"""Options of one choice that are listed in a schema; some models get worse at 64."""
+"""Options of one choice that are listed in a schema; some models degrade at 64."""
 ENUM_TOTAL_MAX = 1_000
-"""OpenAI takes 1,000 values in all in one schema."""
+"""OpenAI's limit for all values of one schema."""
 TOOL_BYTES_MAX = 16_384
-"""One tool in any format, as ASCII: clients cut longer ones, or leave their server's tools out."""
+"""Size of one tool in any format, as ASCII: clients truncate larger ones, or omit the server's tools."""
 SEARCHES_BYTES_MAX = 98_304
-"""All search tools together, which is six of that size: more of them get an equal share each."""
+"""Size of all search tools together, six of the largest: more of them share it equally."""
 SEARCH_BYTES_MIN = 4_096
-"""The share of a search tool that none goes below, however many there are: questions are told, options looked up."""
+"""Minimum share of a search tool: enough to describe the questions, with options looked up."""
 _FRAME_BYTES = 1_024
-"""Of a tool beside its arguments and description: name, title, hints, and what JSON puts around all of it."""
+"""Size of a tool's name, title, annotations and JSON punctuation."""
 _ASKS = (descriptions.ASK_CHARS_MAX, 120, 40, 0)
-"""Characters of a question, from the fullest description to the shortest, where questions are many."""
+"""Characters per question, from the longest description to none; fewer if there are many questions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One argument; `values` are the only ones it takes (empty: any), `least` and `most` bound a number.
+    """One argument; `values` are the allowed ones (empty: any), `least` and `most` bound a number.
 
-    `many` says that several of the values may be given in a list; no schema says so, but models do it. `is_json` says
-    that the text is a JSON object, which is taken as one, too. `is_listed` False: a schema has no room for it, but who
-    gives it is understood.
+    `many`: a list of several values is accepted; schemas do not offer it, but models send it. `is_json`: the text is a
+    JSON object, which is also accepted as an object. `is_listed` False: omitted from the schema for its size, but still
+    accepted.
     """
 
     name: str
@@ -72,10 +72,10 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool; `collection` is that of a search."""
+    """One tool; `collection` is set for search tools."""
 
     name: str
-    does: Does
+    action: Action
     title: str
     description: str
     parameters: tuple[Parameter, ...] = ()
@@ -90,16 +90,16 @@ class Tool:
 
     @property
     def listed(self) -> tuple[Parameter, ...]:
-        """The parameters that schemas and signatures have."""
+        """The parameters in schemas and signatures."""
         return tuple(parameter for parameter in self.parameters if parameter.is_listed)
 
 
 def tools_of(
     definitions: Iterable[Definition], *, allowed: Iterable[Extra] = (), scoped_caller: bool = False
 ) -> list[Tool]:
-    """Return the tools, always in the same order; `allowed` are those beside reading.
+    """Return the tools in a stable order; `allowed` are the optional ones.
 
-    `scoped_caller`: the caller has a scope, so that none can be named.
+    `scoped_caller`: the caller is limited to one scope, so that tools have no argument for it.
     """
     shown = sorted(definitions, key=lambda definition: definition.name)
     names = tuple(definition.name for definition in shown)
@@ -114,7 +114,7 @@ def tools_of(
 
 
 def search_name(collection: str) -> str:
-    """Return the name of a collection's search tool; too long a name gets a hash at its end."""
+    """Return the name of a collection's search tool; a name that is too long ends with a hash."""
     name = f"search_{collection}"
     if len(name) <= NAME_CHARS_MAX:
         return name
@@ -123,19 +123,19 @@ def search_name(collection: str) -> str:
 
 
 def search_tool(definition: Definition, *, scope: bool = False, bytes_max: int = TOOL_BYTES_MAX) -> Tool:
-    """Return the tool that searches one collection, written in at most so many bytes; `scope` adds an argument.
+    """Return the search tool of a collection, at most `bytes_max` bytes in size; `scope` adds that argument.
 
-    Where there is no room for all, option lists go first, the longest first: their options are looked up with
-    list_facets, and checked at the call all the same. Then questions are shortened, and at last left out: filter has
-    the same columns, and an argument that no schema lists is still understood.
+    If not everything fits, option lists are dropped, longest first: their options are looked up with list_facets and
+    still checked at the call. Then questions are shortened, and finally omitted: filter has the same columns, and an
+    omitted argument is still accepted.
     """
     description = descriptions.search(definition)
     beside = (
         _MIN_CONFIDENCE,
         Parameter("filter", "string", descriptions.filter_(definition, bytes_max // 4)),
         Parameter("sort", "string", descriptions.sort(definition)),
-        Parameter("limit", "integer", f"Hits on a page, {LIMIT_DEFAULT} unless told.", least=1, most=LIMIT_MAX),
-        Parameter("cursor", "string", "next_cursor of the page before, with the other arguments as they were."),
+        Parameter("limit", "integer", f"Hits per page, default {LIMIT_DEFAULT}.", least=1, most=LIMIT_MAX),
+        Parameter("cursor", "string", "next_cursor of the previous page; keep the other arguments unchanged."),
         *([_SCOPE] if scope else []),
     )
     room = bytes_max - _FRAME_BYTES - len(json.dumps(description)) - sum(map(_size, beside))
@@ -150,7 +150,7 @@ def search_tool(definition: Definition, *, scope: bool = False, bytes_max: int =
 
 
 def _choices(definition: Definition, room: int) -> list[Parameter]:
-    """Return the arguments of the choice questions, as much of each told as there is room for."""
+    """Return the arguments of the choice questions, described as far as the size allows."""
     asked = {name: question for name, question in definition.questions.items() if isinstance(question, Choice)}
     for ask_max in _ASKS:
         found = {name: _looked_up(name, question, definition.name, ask_max) for name, question in asked.items()}
@@ -166,7 +166,7 @@ def _choices(definition: Definition, room: int) -> list[Parameter]:
     values = 0
     listable = [name for name in asked if len(asked[name].options) <= ENUM_MAX and found[name].is_listed]
     small_first = sorted(listable, key=lambda name: len(asked[name].options))
-    for described in (False, True):  # that an option can be named at all is worth more than what it means
+    for described in (False, True):  # listing options is worth more than their meanings
         for name in small_first:
             options = tuple(asked[name].options)
             text = descriptions.choice(asked[name], described=described, ask_max=ask_max)
@@ -215,25 +215,25 @@ def _list_collections() -> Tool:
 def _list_facets(names: tuple[str, ...], *, scope: bool) -> Tool:
     parameters = (
         _collection(names),
-        Parameter("facet", "string", "One question, such as topic; all of them unless told."),
-        Parameter("contains", "string", "Only values that contain this text, in any case."),
+        Parameter("facet", "string", "One question, such as topic; default: all."),
+        Parameter("contains", "string", "Only values that contain this text (case-insensitive)."),
         Parameter("min_confidence", "number", "Answers below it, 0 to 1, count as no usable answer.", least=0, most=1),
-        Parameter("filter", "string", "Count only documents that fulfil this condition, as in search."),
-        Parameter("limit", "integer", f"Values of a question, {VALUES_DEFAULT} unless told.", least=1, most=VALUES_MAX),
+        Parameter("filter", "string", "Count only documents that match this condition, as in search."),
+        Parameter("limit", "integer", f"Values per question, default {VALUES_DEFAULT}.", least=1, most=VALUES_MAX),
         *([_SCOPE] if scope else []),
     )
     return Tool("list_facets", "list_facets", "Count answers", descriptions.LIST_FACETS, parameters)
 
 
 def _get_document() -> Tool:
-    offset = Parameter("offset", "integer", "Go on in a long text at this character; 0 unless told.", least=0)
+    offset = Parameter("offset", "integer", "Continue a long text at this character; default 0.", least=0)
     return Tool("get_document", "get_document", "Read a document", descriptions.GET_DOCUMENT, (_URI, offset))
 
 
 def _query_sql(names: tuple[str, ...]) -> Tool:
     parameters = (
         Parameter("sql", "string", "One SELECT in DuckDB's SQL.", required=True),
-        Parameter("limit", "integer", f"Rows, {VALUES_DEFAULT} unless told.", least=1, most=VALUES_MAX),
+        Parameter("limit", "integer", f"Maximum number of rows, default {VALUES_DEFAULT}.", least=1, most=VALUES_MAX),
     )
     return Tool("query_sql", "query_sql", "Query by SQL", descriptions.query_sql(names), parameters)
 
@@ -242,10 +242,8 @@ def _write_document(names: tuple[str, ...]) -> Tool:
     del names
     parameters = (
         _URI,
-        Parameter("body", "string", "The whole new text; the old one stays unless told."),
-        Parameter(
-            "state", "string", 'Its own fields as a JSON object, such as {"title": "…"}; all of them.', is_json=True
-        ),
+        Parameter("body", "string", "The complete new text; if omitted, the text is unchanged."),
+        Parameter("state", "string", 'All state fields as a JSON object, such as {"title": "…"}.', is_json=True),
     )
     return Tool(
         "write_document",
@@ -274,11 +272,11 @@ def _delete_document(names: tuple[str, ...]) -> Tool:
 def _reindex(names: tuple[str, ...]) -> Tool:
     parameters = (
         _collection(names, required=False),
-        Parameter("outdated", "boolean", "Ask again also where answers are of an earlier set of questions or model."),
-        Parameter("force", "boolean", "Ask again about all documents."),
-        Parameter("filter", "string", "Only documents that fulfil this condition, as in search."),
-        Parameter("dry_run", "boolean", "Start nothing; say how many documents and calls it would be, and the cost."),
-        Parameter("job", "string", "Id of a job that was started: say how far it is, start nothing."),
+        Parameter("outdated", "boolean", "Also documents whose answers are to older questions or of an older model."),
+        Parameter("force", "boolean", "All documents, including answered ones."),
+        Parameter("filter", "string", "Only documents that match this condition, as in search."),
+        Parameter("dry_run", "boolean", "Only estimate documents, calls and cost; start nothing."),
+        Parameter("job", "string", "Id of a started job: return its progress, start nothing."),
     )
     return Tool("reindex", "reindex", "Ask again", descriptions.REINDEX, parameters, reads_only=False, destroys=True)
 

@@ -1,1 +1,1 @@
-"""The HTTP API over a node: routes, one error shape, rights, and limits against slow or hostile clients."""
+"""HTTP API over a backend: routes, one error format, rights, and limits against slow or hostile clients."""

@@ -1,4 +1,4 @@
-"""The application: the API's routes over a node, and what else is served beside them."""
+"""ASGI application: the API's routes over a backend, and the other parts served beside them."""
 
 import contextlib
 import importlib.metadata
@@ -30,9 +30,9 @@ from facetline.facets.api import (
 from facetline.facets.api import openapi as described
 from facetline.facets.api.auth import Access
 from facetline.facets.api.limits import Limits
-from facetline.facets.api.middleware import Gate, Observe, ProblemPage, page_or_json
+from facetline.facets.api.middleware import Middleware, Observe, ProblemPage, page_or_json
 from facetline.facets.api.problems import Problem
-from facetline.facets.api.routing import Call, Declared, Service, service_of
+from facetline.facets.api.routing import RequestContext, RouteSpec, Service, service_of
 from facetline.facets.backend import Backend
 
 VERSION = "1"
@@ -40,11 +40,11 @@ VERSION = "1"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What else is served: its routes come after the API's, in the order in which parts are given.
+    """Further routes of the application: they come after the API's, in the order in which parts are passed.
 
-    `running` is entered while the application runs. `page` makes a problem a page for people, for the requests that are
-    this part's; it returns None for the others. A part judges tokens by `Access` itself; site, size and time of a
-    request are judged before it.
+    `running` is entered while the application runs. `page` renders a problem as an HTML page for requests of this part
+    and returns None for all others. A part checks tokens with `Access`; the middleware has already checked origin, size
+    and time of a request.
     """
 
     routes: Sequence[BaseRoute]
@@ -64,17 +64,17 @@ def application(
     limits: Limits | None = None,
     observe: Observe | None = None,
     parts: Sequence[MakePart] = (),
-) -> Gate:
-    """Return the ASGI application that serves a node.
+) -> Middleware:
+    """Return the ASGI application that serves a backend.
 
     Args:
-        node: The open node; closed by whoever opened it.
+        node: The open backend; the caller closes it.
         loopback: The server listens on a loopback address: requests without a token may be `LOCAL`.
-        hosts: The only `Host` values answered for; empty: any (see `Access`).
+        hosts: Accepted `Host` values; empty: any (see `Access`).
         origins: Origins whose pages may read replies (CORS).
-        limits: Bounds against slow, hostile and too many clients.
-        observe: Told about each reply, for metrics.
-        parts: What else is served, each made over the same service.
+        limits: Bounds on requests, connections and concurrent work.
+        observe: Called with each reply, for metrics.
+        parts: Further parts, each built over the same service.
     """
     service = service_of(node, Access(node, loopback=loopback, hosts=hosts, origins=origins), limits or Limits())
     made = [make(service) for make in parts]
@@ -85,8 +85,8 @@ def application(
     app.add_api_route("/v1/{rest:path}", _nothing_here, methods=_METHODS, include_in_schema=False)
     for part in made:
         app.router.routes.extend(part.routes)
-    _tell_problems(app, pages)
-    return Gate(app, access=service.access, limits=service.limits, observe=observe, pages=pages)
+    _add_problem_handlers(app, pages)
+    return Middleware(app, access=service.access, limits=service.limits, observe=observe, pages=pages)
 
 
 def _app(parts: Sequence[Part]) -> FastAPI:
@@ -97,7 +97,7 @@ def _app(parts: Sequence[Part]) -> FastAPI:
                 await stack.enter_async_context(part.running())
             yield
 
-    # Its own pages would load scripts from another host.
+    # FastAPI's docs pages would load scripts from another host.
     return FastAPI(
         title="Facetline",
         version=VERSION,
@@ -109,7 +109,7 @@ def _app(parts: Sequence[Part]) -> FastAPI:
     )
 
 
-def _add(app: FastAPI, declared: Declared, service: Service) -> None:
+def _add(app: FastAPI, declared: RouteSpec, service: Service) -> None:
     app.add_api_route(
         declared.path,
         declared.endpoint(service),
@@ -126,21 +126,21 @@ _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 async def _nothing_here(request: Request) -> Response:
-    """Answer below /v1, so that no part takes an address that is misspelt."""
+    """Answer 404 or 405 below /v1, so that no part handles a misspelt API address."""
     app = request.app
     fitting = (each for each in app.routes if isinstance(each, APIRoute) and each.endpoint is not _nothing_here)
     taken = {name for each in fitting if each.path_regex.match(request.url.path) for name in each.methods or ()}
     if taken:
         raise _wrong_method(request.method, sorted(taken))
-    raise Problem("not-found", f"there is nothing at {request.url.path[:200]!r}")
+    raise Problem("not-found", f"no route {request.url.path[:200]!r}")
 
 
 def _wrong_method(method: str, taken: list[str]) -> Problem:
-    detail = f"{method} is not taken here; {', '.join(taken)} is" if len(taken) == 1 else f"{method} is not taken here"
+    detail = f"{method} is not allowed here; use {', '.join(taken)}"
     return Problem("method-not-allowed", detail, headers={"Allow": ", ".join(taken)}, allowed=taken)
 
 
-def _tell_problems(app: FastAPI, pages: Sequence[ProblemPage]) -> None:
+def _add_problem_handlers(app: FastAPI, pages: Sequence[ProblemPage]) -> None:
     async def problem(request: Request, error: Exception) -> Response:
         assert isinstance(error, Problem)  # noqa: S101 (registered for it)
         return page_or_json(error, request, pages)
@@ -150,7 +150,7 @@ def _tell_problems(app: FastAPI, pages: Sequence[ProblemPage]) -> None:
         return page_or_json(_of_status(request, error), request, pages)
 
     async def failed(request: Request, _error: Exception) -> Response:
-        # It is raised further after this reply, and logged by the gate.
+        # Starlette raises it again after this reply; the middleware logs it.
         return page_or_json(Problem("internal-error", problems.FAILED), request, pages)
 
     app.add_exception_handler(Problem, problem)
@@ -162,12 +162,12 @@ def _of_status(request: Request, error: HTTPException) -> Problem:
     if error.status_code == 405:  # noqa: PLR2004 (HTTP's number)
         taken = sorted(each.strip() for each in (error.headers or {}).get("Allow", "").split(",") if each.strip())
         return _wrong_method(request.method, taken)
-    return Problem("not-found", f"there is nothing at {request.url.path[:200]!r}")
+    return Problem("not-found", f"no route {request.url.path[:200]!r}")
 
 
-async def _index(call: Call) -> Response:
-    """Say what this server is, and where to go on; addresses with braces are templates (RFC 6570)."""
-    call.parameters(models.Nothing)
+async def _index(context: RequestContext) -> Response:
+    """Return name, version and links of this server; links with braces are URI templates (RFC 6570)."""
+    context.parameters(models.Nothing)
     version = importlib.metadata.version("facetline")
     return replies.json_reply({"name": "Facetline", "version": version, "api": VERSION, "links": _LINKS})
 
@@ -187,14 +187,14 @@ _LINKS = {
 }
 
 
-async def _openapi(call: Call) -> Response:
+async def _openapi(context: RequestContext) -> Response:
     """Return the OpenAPI document."""
-    call.parameters(models.Nothing)
-    return replies.json_reply(openapi(call.request.app))
+    context.parameters(models.Nothing)
+    return replies.json_reply(openapi(context.request.app))
 
 
 def openapi(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI document, made once."""
+    """Return the OpenAPI document; built once per application."""
     if app.openapi_schema is None:
         made = get_openapi(
             title="Facetline", version=VERSION, routes=app.routes, description="Search documents by their facets."
@@ -207,24 +207,24 @@ def openapi(app: FastAPI) -> dict[str, Any]:
     return app.openapi_schema
 
 
-ROUTES: tuple[Declared, ...] = (
+ROUTES: tuple[RouteSpec, ...] = (
     *documents.ROUTES,
     *collections.ROUTES,
     *jobs.ROUTES,
     *dead_letters.ROUTES,
     *statements.ROUTES,
     *health.ROUTES,
-    Declared(
+    RouteSpec(
         "GET",
         "/v1",
         "get_index",
         _index,
         "read",
-        "Say what this server is, and where to go on",
+        "Name, version and links of this server",
         {200: {replies.JSON: reply_models.Index}},
         parameters=models.Nothing,
     ),
-    Declared(
+    RouteSpec(
         "GET",
         "/openapi.json",
         "get_openapi",
@@ -235,4 +235,4 @@ ROUTES: tuple[Declared, ...] = (
         parameters=models.Nothing,
     ),
 )
-"""All routes of the API: what is tested and documented route by route goes by this."""
+"""All routes of the API; tests and docs/api.md enumerate them from here."""

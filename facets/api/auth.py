@@ -1,7 +1,8 @@
-"""Who may ask: hosts, origins, tokens and rights. What a token sees is the node's business.
+"""Access control: hosts, origins, tokens and rights. What a token may see is decided by the backend.
 
-A browser sends any page's requests to this server. So a request is answered only when no other site's page made it,
-and, where everybody on this machine has all rights, only under a name of this machine that no other site can take.
+A browser sends requests of any page to this server. A request is therefore answered only if it does not come from a
+page of another site and, where requests without a token have all rights, only under a loopback host name: another site
+could point its own name at this machine (DNS rebinding), but cannot take a loopback name.
 """
 
 import re
@@ -18,13 +19,12 @@ TOKEN_CHARS_MAX = 512
 
 
 class Access:
-    """Judges requests by their headers.
+    """Checks requests by their headers.
 
     Args:
-        node: What knows the tokens.
+        node: Resolves tokens to callers.
         loopback: The server listens on a loopback address.
-        hosts: Names (with their port, if it is not the scheme's) that are answered for, beside those of this machine
-            itself; empty: any.
+        hosts: Accepted host names (with their port, if it is not the scheme's), besides loopback names; empty: any.
         origins: Origins whose pages may read replies, such as `https://app.example`.
     """
 
@@ -37,12 +37,12 @@ class Access:
         self._origins = frozenset(origins)
 
     def allowed_origin(self, headers: Headers) -> str | None:
-        """Return the request's origin if it is one whose pages may read replies."""
+        """Return the request's origin if its pages may read replies, else None."""
         origin = headers.get("origin")
         return origin if origin in self._origins else None
 
     async def check_site(self, headers: Headers) -> None:
-        """Refuse requests under a foreign name, and those of foreign pages.
+        """Refuse requests for another host, and requests of pages of another origin.
 
         Raises:
             Problem: `foreign-host` or `foreign-origin`.
@@ -50,18 +50,21 @@ class Access:
         host = headers.get("host", "").lower()
         if host and not _name(host):
             raise _foreign_host(host)
-        # Commands on this machine ask it by its loopback address; no other site can take that name.
+        # Commands on this machine use its loopback address; no other site can take that name.
         if self._hosts and host not in self._hosts and not is_loopback(_name(host)):
             raise _foreign_host(host)
         origin = headers.get("origin")
         if origin is not None and origin not in self._origins and not _is_own(origin, host):
-            raise Problem("foreign-origin", f"pages of {origin[:200]!r} are not answered")
+            raise Problem(
+                "foreign-origin",
+                f"requests from pages of {origin[:200]!r} are refused; add it to the setting 'origins'",
+            )
         if origin is None and _is_foreign_resource(headers):
-            raise Problem("foreign-origin", "pages of other sites are not answered")
+            raise Problem("foreign-origin", "requests from pages of other sites are refused")
 
     @staticmethod
     def check_own(headers: Headers) -> None:
-        """Refuse links and frames of other sites: who is nobody may be everybody here, and work costs.
+        """Refuse navigation from other sites (links, frames): without tokens it would run with all rights.
 
         Raises:
             Problem: `foreign-origin`.
@@ -70,11 +73,11 @@ class Access:
             raise Problem("foreign-origin", "Cross-site navigation refused; open the URL directly")
 
     async def caller(self, headers: Headers) -> Caller:
-        """Return who asks.
+        """Return the caller of a request.
 
         Raises:
-            Problem: `unauthorized` without a valid token, or with a header that holds none; `foreign-host` without any
-                under a foreign name.
+            Problem: `unauthorized` without a valid token, or with an Authorization header that holds none;
+                `foreign-host` without a token under a host name that is not loopback.
         """
         token = _bearer(headers.get("authorization"))
         found = await self._node.authenticate(token)
@@ -91,29 +94,29 @@ class Access:
 
 
 def require(caller: Caller, right: Right, *, everywhere: bool = False) -> None:
-    """Refuse who does not have the right; with `everywhere` also who sees one scope only.
+    """Refuse a caller without the right; with `everywhere` also a caller that is limited to one scope.
 
     Raises:
         Problem: `forbidden`.
     """
     if right not in caller.rights:
-        raise Problem("forbidden", f"this needs a token with the right '{right}'")
+        raise Problem("forbidden", f"a token with the right '{right}' is required")
     if everywhere and caller.scope is not None:
-        raise Problem("forbidden", "this needs a token without a scope")
+        raise Problem("forbidden", "a token without a scope is required")
 
 
 def unauthorized(*, given: bool) -> Problem:
-    """Return the problem of a token that is missing or not valid."""
+    """Return the problem for a token that is missing or invalid."""
     detail = "the token is not valid, or was revoked" if given else "send a token: Authorization: Bearer …"
     challenge = f'{_REALM}, error="invalid_token"' if given else _REALM
     return Problem("unauthorized", detail, headers={"WWW-Authenticate": challenge})
 
 
 def _bearer(header: str | None) -> str | None:
-    """Return the token of an Authorization header; what cannot be one is a token that is nobody's.
+    """Return the token of an Authorization header; "-", which matches no token, where the value cannot be one.
 
     Raises:
-        Problem: `unauthorized`, of a header in another scheme.
+        Problem: `unauthorized`, for a header in another scheme.
     """
     if header is None:
         return None
@@ -124,28 +127,31 @@ def _bearer(header: str | None) -> str | None:
     return token if 0 < len(token) <= TOKEN_CHARS_MAX else "-"
 
 
-# A name or an address, and a port: nothing before it, as in a URL with a user, and nothing behind it.
+# A name or an IP address with an optional port, and nothing else (no user part).
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)\.?(?::\d{0,5})?", re.IGNORECASE | re.ASCII)
 
 
 def _name(host: str) -> str:
-    """Return the host of a Host header without its port and the root's dot; empty when it is none."""
+    """Return the host of a Host header without port and trailing dot; empty if the header is malformed."""
     found = _HOST.fullmatch(host)
     return found[1] if found else ""
 
 
 def _is_own(origin: str, host: str) -> bool:
-    # Only the name and port: behind a proxy that ends TLS the scheme is another one.
+    # Only name and port: behind a proxy that terminates TLS the scheme differs.
     scheme, mark, authority = origin.partition("://")
     return bool(mark) and scheme in {"http", "https"} and bool(host) and authority.lower() == host
 
 
 def _is_foreign_resource(headers: Headers) -> bool:
-    """Say whether a page of another site fetches this (an image, a script); following a link to a page of ours is no
-    such thing, to the API it is (`Access.check_own`).
+    """Return whether a page of another site loads this as a resource (image, script).
+
+    Following a link to a page is allowed; to the API it is not (`Access.check_own`).
     """
     return headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate"
 
 
 def _foreign_host(host: str) -> Problem:
-    return Problem("foreign-host", f"this server does not answer for host {host[:200]!r}")
+    return Problem(
+        "foreign-host", f"host {host[:200]!r} is not served; use the server's address, or add it to the setting 'hosts'"
+    )

@@ -1,42 +1,42 @@
-"""The routes of dead letters: events that could not be applied."""
+"""Routes of dead letters: events that could not be applied."""
 
 from starlette.responses import Response
 
 from facetline.facets.api import models, replies, reply_models
-from facetline.facets.api.routing import Call, Declared
+from facetline.facets.api.routing import RequestContext, RouteSpec
 
 PATH = "/v1/dead-letters"
 _ONE = PATH + "/{id}"
 
 
-async def listed(call: Call) -> Response:
-    """List the letters that wait, page by page."""
-    given = call.parameters(models.DeadLetters)
-    found = await call.node.dead_letters(call.caller, reason=given.reason, cursor=given.cursor, limit=given.limit)
+async def listed(context: RequestContext) -> Response:
+    """List open dead letters, page by page."""
+    given = context.parameters(models.DeadLetters)
+    found = await context.node.dead_letters(context.caller, reason=given.reason, cursor=given.cursor, limit=given.limit)
     return replies.json_reply(found)
 
 
-async def shown(call: Call) -> Response:
-    """Show a letter with its record."""
-    call.parameters(models.Nothing)
-    return replies.json_reply(await call.node.dead_letter(call.caller, call.path["id"]))
+async def shown(context: RequestContext) -> Response:
+    """Show a dead letter with its record."""
+    context.parameters(models.Nothing)
+    return replies.json_reply(await context.node.dead_letter(context.caller, context.path["id"]))
 
 
-async def redrive(call: Call) -> Response:
-    """Send a letter again."""
-    call.parameters(models.Nothing)
-    return replies.json_reply(await call.node.redrive(call.caller, call.path["id"]))
+async def redrive(context: RequestContext) -> Response:
+    """Send a dead letter again."""
+    context.parameters(models.Nothing)
+    return replies.json_reply(await context.node.redrive(context.caller, context.path["id"]))
 
 
-async def discard(call: Call) -> Response:
-    """Close a letter for good without sending it."""
-    call.parameters(models.Nothing)
-    return replies.json_reply(await call.node.discard(call.caller, call.path["id"]))
+async def discard(context: RequestContext) -> Response:
+    """Close a dead letter permanently without sending it."""
+    context.parameters(models.Nothing)
+    return replies.json_reply(await context.node.discard(context.caller, context.path["id"]))
 
 
 _MISSING = "dead-letter-not-found"
 ROUTES = (
-    Declared(
+    RouteSpec(
         "GET",
         PATH,
         "list_dead_letters",
@@ -48,20 +48,20 @@ ROUTES = (
         everywhere=True,
         problems=("invalid-query", "cursor-mismatch"),
     ),
-    Declared(
+    RouteSpec(
         "GET",
         _ONE,
         "get_dead_letter",
         shown,
         "admin",
         "Show a dead letter",
-        {200: {replies.JSON: reply_models.DeadLetterWhole}},
+        {200: {replies.JSON: reply_models.DeadLetterRecord}},
         parameters=models.Nothing,
         everywhere=True,
         missing=_MISSING,
         problems=(_MISSING,),
     ),
-    Declared(
+    RouteSpec(
         "POST",
         _ONE + "/redrive",
         "redrive_dead_letter",
@@ -74,7 +74,7 @@ ROUTES = (
         missing=_MISSING,
         problems=(_MISSING, "conflict", "write-in-doubt", "broker-unavailable"),
     ),
-    Declared(
+    RouteSpec(
         "POST",
         _ONE + "/discard",
         "discard_dead_letter",

@@ -1,4 +1,4 @@
-"""The routes of documents and of the events that wrote them."""
+"""Routes of documents and of the events that wrote them."""
 
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from facetline.facets.api import models, replies, reply_models, request_parsing
 from facetline.facets.api.problems import Problem
-from facetline.facets.api.routing import Call, Declared
+from facetline.facets.api.routing import RequestContext, RouteSpec
 from facetline.facets.backend import Freshness
 
 PREFIX = "/v1/documents/"
@@ -16,13 +16,13 @@ SOON = {"Retry-After": "1"}
 _WRITE_FIELDS = {"body": "invalid_body", "state": "invalid_state"}
 
 
-def uri_of(call: Call) -> str:
-    """Return the document's uri as it was sent, percent-decoded once; the server's own decoding would mend bad UTF-8.
+def uri_of(context: RequestContext) -> str:
+    """Return the document's uri as it was sent, percent-decoded once; the server's decoding would replace bad UTF-8.
 
     Raises:
-        Problem: `write-refused` with `invalid_uri`: the address is not UTF-8.
+        Problem: `write-refused` with `invalid_uri`: the path is not UTF-8.
     """
-    sent: bytes = call.request.scope.get("raw_path") or quote(call.request.scope["path"]).encode()
+    sent: bytes = context.request.scope.get("raw_path") or quote(context.request.scope["path"]).encode()
     try:
         return unquote_to_bytes(sent.partition(PREFIX.encode())[2]).decode()
     except UnicodeDecodeError:
@@ -30,18 +30,18 @@ def uri_of(call: Call) -> str:
 
 
 def freshness(given: models.Fresh) -> Freshness:
-    """Return how new a reply must be."""
+    """Return the freshness that the parameters require."""
     return Freshness(tuple(given.at_least), given.wait_ms)
 
 
-async def put(call: Call) -> Response:
+async def put(context: RequestContext) -> Response:
     """Write a document."""
-    waited = call.parameters(models.Waited)
-    key = request_parsing.idempotency_key(call.request)
-    given = _write_of(await request_parsing.json_object(call.request))
-    reply = await call.node.write(
-        call.caller,
-        uri_of(call),
+    waited = context.parameters(models.Waited)
+    key = request_parsing.idempotency_key(context.request)
+    given = _write_of(await request_parsing.json_object(context.request))
+    reply = await context.node.write(
+        context.caller,
+        uri_of(context),
         body=given.body,
         state=given.state,
         event_id=key,
@@ -51,30 +51,30 @@ async def put(call: Call) -> Response:
     return _written(reply, waited)
 
 
-async def delete(call: Call) -> Response:
+async def delete(context: RequestContext) -> Response:
     """Delete a document."""
-    waited = call.parameters(models.Waited)
-    key = request_parsing.idempotency_key(call.request)
-    reply = await call.node.delete(
-        call.caller, uri_of(call), event_id=key, wait=waited.wait, timeout_s=waited.timeout_s
+    waited = context.parameters(models.Waited)
+    key = request_parsing.idempotency_key(context.request)
+    reply = await context.node.delete(
+        context.caller, uri_of(context), event_id=key, wait=waited.wait, timeout_s=waited.timeout_s
     )
     return _written(reply, waited)
 
 
-async def get(call: Call) -> Response:
+async def get(context: RequestContext) -> Response:
     """Show a document."""
-    fresh = freshness(call.parameters(models.Fresh))
-    return replies.tagged(call.request, await call.node.get(call.caller, uri_of(call), fresh))
+    fresh = freshness(context.parameters(models.Fresh))
+    return replies.tagged(context.request, await context.node.get(context.caller, uri_of(context), fresh))
 
 
-async def event(call: Call) -> Response:
-    """Show what became of an event."""
-    call.parameters(models.Nothing)
-    return replies.json_reply(await call.node.event(call.caller, call.path["event_id"]))
+async def event(context: RequestContext) -> Response:
+    """Show the outcome of an event."""
+    context.parameters(models.Nothing)
+    return replies.json_reply(await context.node.event(context.caller, context.path["event_id"]))
 
 
 def _write_of(values: dict[str, Any]) -> models.Write:
-    """Return what to write; what is of a wrong type is refused for the reason that the pipeline would give."""
+    """Return the write of a JSON body; a value of the wrong type gets the same reason as in the pipeline."""
     try:
         return request_parsing.checked_body(models.Write, values)
     except Problem as problem:
@@ -85,7 +85,7 @@ def _write_of(values: dict[str, Any]) -> models.Write:
 
 
 def _written(reply: dict[str, Any], waited: models.Waited) -> Response:
-    if "status" not in reply:  # acknowledged by the log, and not known to be applied
+    if "status" not in reply:  # acknowledged by the log, not known to be applied yet
         return replies.json_reply(reply, 202, {**SOON, "Location": f"/v1/events/{quote(reply['event_id'], safe='')}"})
     if waited.wait == "answered" and reply["status"] == "pending":
         return replies.json_reply(reply, 202, SOON)
@@ -94,7 +94,7 @@ def _written(reply: dict[str, Any], waited: models.Waited) -> Response:
 
 _REFUSALS = ("unknown-collection", "write-refused", "key-reused", "too-large", "write-in-doubt", "broker-unavailable")
 ROUTES = (
-    Declared(
+    RouteSpec(
         "PUT",
         PATH,
         "put_document",
@@ -107,38 +107,38 @@ ROUTES = (
         problems=("invalid-json", "invalid-request", "unsupported-media-type", *_REFUSALS),
         request_headers=("Idempotency-Key",),
     ),
-    Declared(
+    RouteSpec(
         "GET",
         PATH,
         "get_document",
         get,
         "read",
-        "Show a document whole",
+        "Show a document with its text, state and answers",
         {200: {replies.JSON: reply_models.Document}, 304: {}},
         parameters=models.Fresh,
         missing="document-not-found",
         problems=("document-not-found", "unknown-collection", "write-refused", "cursor-mismatch", "not-caught-up"),
         request_headers=("If-None-Match",),
     ),
-    Declared(
+    RouteSpec(
         "DELETE",
         PATH,
         "delete_document",
         delete,
         "write",
-        "Delete a document; an absent one is deleted already",
+        "Delete a document; succeeds if it does not exist",
         {200: {replies.JSON: reply_models.Written}, 202: {replies.JSON: reply_models.Accepted}},
         parameters=models.Waited,
         problems=_REFUSALS,
         request_headers=("Idempotency-Key",),
     ),
-    Declared(
+    RouteSpec(
         "GET",
         "/v1/events/{event_id}",
         "get_event",
         event,
         "write",
-        "Show what became of a write, to the credential that wrote it",
+        "Show the outcome of a write, to the token that wrote it",
         {200: {replies.JSON: reply_models.Event}},
         parameters=models.Nothing,
         missing="event-not-found",

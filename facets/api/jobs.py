@@ -1,67 +1,67 @@
-"""The routes of reindex jobs."""
+"""Routes of reindex jobs."""
 
 from urllib.parse import quote
 
 from starlette.responses import Response
 
 from facetline.facets.api import models, replies, reply_models, request_parsing
-from facetline.facets.api.routing import Call, Declared
+from facetline.facets.api.routing import RequestContext, RouteSpec
 from facetline.facets.backend import ReindexRequest
 
 PATH = "/v1/jobs"
 SOON = {"Retry-After": "1"}
 
 
-async def reindex(call: Call) -> Response:
-    """Start a job or join the one that does the same; or say what it would take."""
-    call.parameters(models.Nothing)
-    key = request_parsing.idempotency_key(call.request)
-    given = await call.body(models.Reindex, needed=False)
+async def reindex(context: RequestContext) -> Response:
+    """Start a job, or join a running one with the same request; or estimate it (dry run)."""
+    context.parameters(models.Nothing)
+    key = request_parsing.idempotency_key(context.request)
+    given = await context.body(models.Reindex, needed=False)
     request = ReindexRequest(
-        call.path["collection"], force=given.force, outdated=given.outdated, filter=given.filter, scope=given.scope
+        context.path["collection"], force=given.force, outdated=given.outdated, filter=given.filter, scope=given.scope
     )
     if given.dry_run:
-        return replies.json_reply(await call.node.plan(call.caller, request))
-    job = await call.node.reindex(call.caller, request, key=key)
+        return replies.json_reply(await context.node.plan(context.caller, request))
+    job = await context.node.reindex(context.caller, request, key=key)
     return replies.json_reply(job, 202, {**SOON, "Location": f"{PATH}/{quote(str(job['id']), safe='')}"})
 
 
-async def listed(call: Call) -> Response:
+async def listed(context: RequestContext) -> Response:
     """List the newest jobs."""
-    call.parameters(models.Nothing)
-    return replies.json_reply({"jobs": await call.node.jobs(call.caller)})
+    context.parameters(models.Nothing)
+    return replies.json_reply({"jobs": await context.node.jobs(context.caller)})
 
 
-async def shown(call: Call) -> Response:
+async def shown(context: RequestContext) -> Response:
     """Show a job."""
-    call.parameters(models.Nothing)
-    return replies.json_reply(await call.node.job(call.caller, call.path["job_id"]))
+    context.parameters(models.Nothing)
+    return replies.json_reply(await context.node.job(context.caller, context.path["job_id"]))
 
 
-async def items(call: Call) -> Response:
+async def items(context: RequestContext) -> Response:
     """List a job's documents, page by page."""
-    given = call.parameters(models.Items)
-    found = await call.node.job_items(
-        call.caller, call.path["job_id"], status=given.status, cursor=given.cursor, limit=given.limit
+    given = context.parameters(models.Items)
+    found = await context.node.job_items(
+        context.caller, context.path["job_id"], status=given.status, cursor=given.cursor, limit=given.limit
     )
     return replies.json_reply(found)
 
 
-async def cancel(call: Call) -> Response:
-    """Cancel a job; one that has ended stays as it is."""
-    call.parameters(models.Nothing)
-    return replies.json_reply(await call.node.cancel(call.caller, call.path["job_id"]))
+async def cancel(context: RequestContext) -> Response:
+    """Cancel a job; one that has ended is returned unchanged."""
+    context.parameters(models.Nothing)
+    return replies.json_reply(await context.node.cancel(context.caller, context.path["job_id"]))
 
 
 _FOUND = ("job-not-found",)
 ROUTES = (
-    Declared(
+    RouteSpec(
         "POST",
         "/v1/collections/{collection}/reindex",
         "reindex",
         reindex,
         "admin",
-        "Ask again, in a job",
+        "Start a reindex job",
         {202: {replies.JSON: reply_models.Job}, 200: {replies.JSON: reply_models.Plan}},
         parameters=models.Nothing,
         body=models.Reindex,
@@ -72,7 +72,7 @@ ROUTES = (
         ),
         request_headers=("Idempotency-Key",),
     ),
-    Declared(
+    RouteSpec(
         "GET",
         PATH,
         "list_jobs",
@@ -82,7 +82,7 @@ ROUTES = (
         {200: {replies.JSON: reply_models.Jobs}},
         parameters=models.Nothing,
     ),
-    Declared(
+    RouteSpec(
         "GET",
         PATH + "/{job_id}",
         "get_job",
@@ -94,7 +94,7 @@ ROUTES = (
         missing="job-not-found",
         problems=_FOUND,
     ),
-    Declared(
+    RouteSpec(
         "GET",
         PATH + "/{job_id}/items",
         "list_job_items",
@@ -106,7 +106,7 @@ ROUTES = (
         missing="job-not-found",
         problems=(*_FOUND, "invalid-query", "cursor-mismatch"),
     ),
-    Declared(
+    RouteSpec(
         "POST",
         PATH + "/{job_id}/cancel",
         "cancel_job",

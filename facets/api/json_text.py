@@ -1,7 +1,7 @@
-"""JSON from a client, read in time that grows with its length, with a bound on how much it may hold.
+"""Bounded JSON parsing of request bodies, in time linear in their length.
 
-Parsing holds the interpreter for as long as it runs, so what counts is how many names and values a text has: a document
-with a long body has few, a hostile text of the same length has millions.
+Parsing holds the interpreter lock, and its time depends on the number of names and values: a document with a long body
+has few, a hostile text of the same length has millions. So that number is limited.
 """
 
 import asyncio
@@ -12,18 +12,18 @@ from typing import Any, NoReturn
 from facetline.facets.api.problems import Problem
 
 VALUES_MAX = 20_000
-"""Names and values of one text. A state has at most 128 fields, a search some thousands of wanted options."""
+"""Names and values of one text. A state has at most 128 fields, a search some thousands of selected options."""
 DEPTH_MAX = 32
-"""Levels of a JSON body: a search has four, a document's state as many as its schema."""
+"""Nesting levels of a JSON body: a search has four, a document's state as many as its schema."""
 IN_PLACE_BYTES = 64 * 1024
-"""A longer text is read in a thread."""
+"""A longer text is parsed in a thread."""
 _SEPARATORS = (b",", b":", b"[", b"{")
-# Possessive: a text of one long string is gone through once. A string without an end is JSON's own error.
+# Possessive, so that one long string is scanned once. An unterminated string is reported by the JSON parser.
 _PIECE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[,:\[{]', re.DOTALL)
 
 
 async def parsed_object(text: bytes) -> dict[str, Any]:
-    """Return the object that a JSON text is.
+    """Return the JSON object that a text holds.
 
     Raises:
         Problem: `invalid-json` or `invalid-request`.
@@ -32,7 +32,7 @@ async def parsed_object(text: bytes) -> dict[str, Any]:
 
 
 async def check(text: bytes) -> None:
-    """Refuse what would take its next reader long: too many names and values, or a long text that is no JSON object.
+    """Refuse a text that is expensive to parse: too many names and values, or long and not a JSON object.
 
     Raises:
         Problem: `invalid-json` or `invalid-request`.
@@ -44,7 +44,7 @@ async def check(text: bytes) -> None:
 
 
 def _check_count(text: bytes) -> None:
-    # Each name and each value but the first follows one of these. Those inside strings count only where it matters.
+    # Each name and value but the first follows a separator. Separators inside strings are excluded only if needed.
     if sum(text.count(each) for each in _SEPARATORS) < VALUES_MAX:
         return
     pieces = strings = 0
@@ -78,7 +78,7 @@ def _parsed(text: bytes) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                raise ValueError(f"{name[:80]!r} stands twice in one object")
+                raise ValueError(f"{name[:80]!r} appears twice in one object")
             seen.add(name)
     return found
 

@@ -1,4 +1,4 @@
-"""Limits: how much one client, and all of them, may have of a serving process at once."""
+"""Limits of a serving process: sizes, times, and concurrent work per client and in total."""
 
 import asyncio
 import contextlib
@@ -11,14 +11,14 @@ from facetline.facets.api.problems import Problem
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The bounds of one serving process; times are seconds.
+    """The limits of one serving process; `…_s` are seconds.
 
-    `body_bytes` is ten times what a document's body may have, escapes of JSON included, `bodies_bytes` is for those of
-    all requests at once, which are in memory until they are answered. `request_s` is for a request's
-    head, and again for its body. `stall_s` is how long a reader may take nothing of a reply that waits for it,
-    `stream_s` how long a stream of rows, whose snapshot is held, may take in all. `fresh` are searches that ask for how
-    new their reply must be: they are more, because most of their time they only wait. `streams_each` is how many
-    streams one caller has: they last so long that slow readers with one token would otherwise keep out all others.
+    `body_bytes` is ten times the largest document body, JSON escapes included; `bodies_bytes` is the total of all
+    requests in progress, which stay in memory until they are answered. `request_s` applies to a request's head, and
+    again to its body. `stall_s` is how long a client may stop reading a reply, `stream_s` the total time of a stream
+    of rows, which holds a snapshot. `fresh` are searches with `at_least`: there are more of them, because they mostly
+    wait. `streams_each` is the number of streams of one caller: they take so long that slow clients with one token
+    would otherwise block all others.
     """
 
     body_bytes: int = 5 * 1024 * 1024
@@ -43,9 +43,9 @@ class Limits:
 
 
 class ConcurrencyLimit:
-    """Lets a bounded number of requests of one kind work at once; a bounded number waits for a bounded time.
+    """Limits concurrent requests of one kind; a bounded number of further ones waits for a bounded time.
 
-    `each` is how many of them may be one caller's, those that wait included; None: any number.
+    `each` is the number per caller, waiting ones included; None: any number.
     """
 
     def __init__(self, what: str, working: int, *, waiting: int, wait_s: float, each: int | None = None) -> None:
@@ -62,11 +62,13 @@ class ConcurrencyLimit:
         """Hold one slot.
 
         Raises:
-            Problem: `busy`, at once when the caller holds its share or too many wait already, else after the time to
-                wait.
+            Problem: `busy`, immediately if the caller has reached its share or too many are waiting, else after the
+                waiting time.
         """
         if self._each is not None and self._held[caller] >= self._each:
-            raise Problem("busy", f"{self._each} {self._what} of yours run already; end one, or wait for its end")
+            raise Problem(
+                "busy", f"your limit of {self._each} {self._what} is reached; end one, or wait for one to finish"
+            )
         self._held[caller] += 1
         try:
             await self._take()
@@ -81,12 +83,12 @@ class ConcurrencyLimit:
 
     async def _take(self) -> None:
         if self._waiting >= self._waiting_max:
-            raise Problem("busy", f"{self._waiting} {self._what} wait already; try again in a moment")
+            raise Problem("busy", f"{self._waiting} {self._what} are already waiting; retry later")
         self._waiting += 1
         try:
             async with asyncio.timeout(self._wait_s):
                 await self._free.acquire()
         except TimeoutError:
-            raise Problem("busy", f"no room for one more of the {self._what} within {self._wait_s:g} s") from None
+            raise Problem("busy", f"too many {self._what}; none finished within {self._wait_s:g} s") from None
         finally:
             self._waiting -= 1

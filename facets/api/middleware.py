@@ -1,6 +1,6 @@
-"""The gate: what holds for every request, whoever answers it: site, size, time, headers, and one shape of failure.
+"""Middleware for every request: checks of host and origin, limits of size and time, headers, and one error format.
 
-Pure ASGI, around the application and all that is mounted in it.
+Pure ASGI, around the application and everything mounted in it.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from facetline.facets.api.limits import Limits
 from facetline.facets.api.problems import Problem
 
 Observe = Callable[[str, str, int, float], None]
-"""Told about each reply: method (`OTHER` for what is none), route (never the address itself), status, seconds."""
+"""Called with each reply: method (`OTHER` if unknown), route template (never the URL), status, seconds."""
 ProblemPage = Callable[[HTTPConnection, Problem], Response | None]
-"""Makes a problem a page for people, where they read one; None: this request gets JSON."""
+"""Renders a problem as an HTML page; None: this request gets JSON."""
 
 SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -35,7 +35,7 @@ SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Cache-Control": "no-store",
 }
-"""Set where a reply does not set its own."""
+"""Defaults for every reply that does not set them."""
 _CORS_ALLOWED = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE",
     "Access-Control-Allow-Headers": (
@@ -45,15 +45,15 @@ _CORS_ALLOWED = {
 }
 _CORS_EXPOSED = "ETag, Facetline-As-Of, Link, Location, Retry-After"
 UNMATCHED = "(none)"
-"""The route of a request that no route takes."""
+"""The route of a request that matches no route."""
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 OTHER = "(other)"
-"""Any other method: to HTTP every word is one, and what is counted by it must have an end."""
+"""Any other method: HTTP allows any token, and a metric label must have a bounded set of values."""
 
 log = structlog.get_logger(__name__)
 
 
-class Gate:
+class Middleware:
     """Wraps the application; see the module."""
 
     def __init__(
@@ -104,20 +104,20 @@ class Gate:
         except errors.PipelineError as error:
             await self._refuse(problems.of_error(error), scope, receive, reply)
         except Exception as error:  # noqa: BLE001 (the outermost step of a request)
-            # Not the message: a library's may quote a body or a token.
+            # Without the message: a library's may quote a body or a token.
             where = traceback.extract_tb(error.__traceback__)[-1]
             log.error("request_failed", error=type(error).__name__, at=f"{where.filename}:{where.lineno}")  # noqa: TRY400
             await self._refuse(Problem("internal-error", problems.FAILED), scope, receive, reply)
 
     async def _refuse(self, problem: Problem, scope: Scope, receive: Receive, reply: "_Reply") -> None:
         if reply.status:
-            return  # the reply is cut short, which its reader notices: its end is missing
+            return  # the reply ends early, which the client detects: its end is missing
         connection = HTTPConnection(scope)
         await page_or_json(problem, connection, self._pages)(scope, receive, reply.send)
 
 
 def page_or_json(problem: Problem, connection: HTTPConnection, pages: Sequence[ProblemPage]) -> Response:
-    """Return a problem as a page where someone makes one for this request, else as JSON."""
+    """Return a problem as the HTML page of a part that renders one for this request, else as JSON."""
     for page in pages:
         made = page(connection, problem)
         if made is not None:
@@ -126,7 +126,7 @@ def page_or_json(problem: Problem, connection: HTTPConnection, pages: Sequence[P
 
 
 class _Reply:
-    """Passes a reply on, with the headers that every reply has; `status` is 0 until it has begun."""
+    """Forwards a reply and adds the common headers; `status` is 0 until the reply starts."""
 
     def __init__(self, send: Send, *, allowed_origin: str | None) -> None:
         self._send = send
@@ -149,25 +149,25 @@ class _Reply:
 
 
 class _Bodies:
-    """The bodies of all requests that are not answered yet: `held` bytes of them are in memory."""
+    """Total size of the bodies of requests in progress: `held` bytes are in memory."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self.held = 0
 
     def take(self, count: int) -> None:
-        """Take in so many bytes more.
+        """Add `count` bytes.
 
         Raises:
-            Problem: `busy`; nothing was taken in.
+            Problem: `busy`; nothing was added.
         """
         if self.held + count > self._most:
-            raise Problem("busy", f"bodies of {self.held} bytes are at work; try again in a moment")
+            raise Problem("busy", f"request bodies of {self.held} bytes are in progress; retry later")
         self.held += count
 
 
 class _Body:
-    """Passes a request's body on while it is small and quick enough; inside `with` it counts among all bodies."""
+    """Forwards a request's body within the limits of size and time; counts in `_Bodies` until the `with` block ends."""
 
     def __init__(self, receive: Receive, limits: Limits, bodies: _Bodies) -> None:
         self._receive = receive
@@ -184,7 +184,7 @@ class _Body:
         self._bodies.held -= self._bytes
 
     def check(self, headers: Headers) -> None:
-        """Refuse by its declared length what is too long, before any of it is read.
+        """Refuse a body that is too large by its Content-Length, before reading it.
 
         Raises:
             Problem: `too-large`.
@@ -207,7 +207,7 @@ class _Body:
         except TimeoutError:
             raise Problem(
                 "request-timeout",
-                f"the body was not whole within {self._limits.request_s:g} s",
+                f"the body was not complete within {self._limits.request_s:g} s",
                 headers={"Connection": "close"},
             ) from None
         if message["type"] == "http.request":
@@ -220,7 +220,7 @@ class _Body:
         return message
 
     def _too_large(self) -> Problem:
-        return Problem("too-large", f"a request's body has at most {self._limits.body_bytes} bytes")
+        return Problem("too-large", f"the request body has more than {self._limits.body_bytes} bytes")
 
 
 def _is_preflight(scope: Scope, headers: Headers) -> bool:
@@ -228,11 +228,11 @@ def _is_preflight(scope: Scope, headers: Headers) -> bool:
 
 
 def _method(scope: Scope) -> str:
-    """Return the method that a request is counted by."""
+    """Return the method for metrics."""
     return scope["method"] if scope["method"] in METHODS else OTHER
 
 
 def _route(scope: Scope) -> str:
-    """Return the template of the route that took a request."""
+    """Return the template of the route that handled a request."""
     template = getattr(scope.get("route"), "path", None)
     return template if isinstance(template, str) else UNMATCHED

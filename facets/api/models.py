@@ -1,4 +1,4 @@
-"""What the routes take, as models: requests are read by them, and the OpenAPI document says what they say."""
+"""Request models: validate parameters and bodies, and describe them in the OpenAPI document."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,7 +8,7 @@ from facetline.facets.api import request_parsing
 
 Json = dict[str, Any]
 TIMEOUT_MAX_S = 60.0
-"""How long a write's reply may be waited for; `Limits.timeout_s`."""
+"""Maximum waiting time of a write; `Limits.timeout_s`."""
 FRESHNESS_MAX_MS = 30_000
 TOKENS_MAX = 16
 ITEMS_MAX = 1_000
@@ -16,32 +16,32 @@ LETTERS_MAX = 200
 
 
 class Taken(BaseModel):
-    """What a request carries: nothing but its fields."""
+    """Base of request models: unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Fresh(Taken):
-    """How new a reply must be."""
+    """Freshness that a reply must have."""
 
     at_least: list[str] = Field(
-        default=[], max_length=TOKENS_MAX, description="tokens of writes and replies: the reply is at least so new"
+        default=[], max_length=TOKENS_MAX, description="tokens of writes and replies; the reply includes all of them"
     )
     wait_ms: int = Field(
-        default=2_000, ge=0, le=FRESHNESS_MAX_MS, description="how long to wait for that, in milliseconds"
+        default=2_000, ge=0, le=FRESHNESS_MAX_MS, description="how long to wait for that freshness, in milliseconds"
     )
 
 
 class Waited(Taken):
-    """How long a write's reply waits, and for what."""
+    """What a write waits for before its reply, and how long."""
 
     wait: Literal["none", "applied", "answered"] = Field(
-        default="applied", description="reply when the write is acknowledged, applied, or its facets are there"
+        default="applied", description="reply when the write is acknowledged, applied, or its facets are available"
     )
     timeout: str = Field(
         default="10s",
         pattern=r"^\d{1,9}(\.\d{1,9})?(ms|s)$",
-        description="how long to wait for that: a time such as 10s or 500ms, up to 60s",
+        description="how long to wait: a duration such as 10s or 500ms, up to 60s",
     )
 
     @field_validator("timeout")
@@ -56,34 +56,38 @@ class Waited(Taken):
         return request_parsing.seconds(self.timeout, most_s=TIMEOUT_MAX_S)
 
 
-LeastConfidence = Annotated[float | None, Field(ge=0, le=1, description="answers below it count as missing")]
+MinConfidence = Annotated[
+    float | None, Field(ge=0, le=1, description="answers with a lower confidence count as missing")
+]
 Filter = Annotated[str | None, Field(description="CQL2 text over all columns")]
 Limit = Annotated[int, Field(ge=1, le=200, description="hits of one page")]
 Cursor = Annotated[str | None, Field(description="`next_cursor` of the page before")]
-FacetSize = Annotated[int, Field(ge=1, le=1_000, description="buckets of one facet at most, the fullest")]
-FacetSort = Annotated[Literal["declared", "count", "alpha"], Field(description="the order of buckets")]
-FacetMinCount = Annotated[int, Field(ge=0, description="leave out buckets with fewer, those selected apart")]
-FacetMode = Annotated[
-    Literal["disjunctive", "conjunctive"], Field(description="whether a facet's counts pass over its own selection")
+FacetSize = Annotated[
+    int, Field(ge=1, le=1_000, description="maximum number of buckets of a facet, highest counts first")
 ]
-Scope = Annotated[str | None, Field(description="one scope only")]
+FacetSort = Annotated[Literal["declared", "count", "alpha"], Field(description="order of the buckets")]
+FacetMinCount = Annotated[int, Field(ge=0, description="omit buckets with a lower count, except selected ones")]
+FacetMode = Annotated[
+    Literal["disjunctive", "conjunctive"], Field(description="disjunctive: a facet's counts ignore its own selection")
+]
+Scope = Annotated[str | None, Field(description="only this scope")]
 Fields = Annotated[
     Literal["body"] | None,
     Field(description="`body`: hits carry their text, rows have it as `doc_body`; pages then have at most 50 hits"),
 ]
-_SORT = "columns, separated by commas; `-` before one: descending"
-_COUNTS = "questions to count, separated by commas; `*`: all"
-_MC = "the least confidence of a question's answers, in place of `min_confidence`"
+_SORT = "columns, comma-separated; prefix `-` for descending"
+_COUNTS = "questions to count, comma-separated; `*`: all"
+_MC = "minimum confidence of one question's answers, instead of `min_confidence`"
 
 
 class Search(Fresh):
-    """A search, as JSON; `facets` and `mc` are by question."""
+    """A search as a JSON body; `facets` and `mc` are keyed by question."""
 
     facets: dict[str, str | bool | list[str | bool]] = Field(
         default={},
-        description="wanted values by question: options, levels, true or false; several are OR, `__missing__` is one",
+        description="values by question: options, levels, true or false; several are OR; `__missing__`: no answer",
     )
-    min_confidence: LeastConfidence = None
+    min_confidence: MinConfidence = None
     mc: dict[str, float] = Field(default={}, description=_MC)
     filter: Annotated[
         str | dict[str, Any] | None, Field(description="a filter over all columns, as CQL2 text or CQL2 JSON")
@@ -104,14 +108,14 @@ class Search(Fresh):
 
 
 class SearchParameters(Fresh):
-    """A search, as an address."""
+    """A search as URL parameters."""
 
     f: dict[str, list[str]] = Field(
         default={},
         title="FacetParameters",
-        description="`f.QUESTION=VALUE`: an option, a level, `yes` or `no`; repeated: OR. `__missing__` is a value",
+        description="`f.QUESTION=VALUE`: an option, a level, `yes` or `no`; repeated: OR; `__missing__`: no answer",
     )
-    min_confidence: LeastConfidence = None
+    min_confidence: MinConfidence = None
     mc: dict[str, float] = Field(default={}, title="ConfidenceParameters", description=f"`mc.QUESTION=0.9`: {_MC}")
     filter: Filter = None
     sort: str = Field(default="", description=_SORT)
@@ -124,48 +128,52 @@ class SearchParameters(Fresh):
     facet_mode: FacetMode = "disjunctive"
     scope: Scope = None
     fields: Fields = None
-    stream: Literal["on"] | None = Field(default=None, description="with CSV and NDJSON: all rows (they always are)")
+    stream: Literal["on"] | None = Field(
+        default=None, description="accepted with CSV and NDJSON, which always return all rows"
+    )
 
 
 class Write(Taken):
-    """A document's new content; what is absent or null stays as it is."""
+    """A document's new content; absent or null fields stay unchanged."""
 
-    body: str | None = Field(default=None, description="the text that the questions are about")
-    state: Json | None = Field(default=None, description="the document's own fields, all of them")
+    body: str | None = Field(default=None, description="the text that the questions are asked about")
+    state: Json | None = Field(default=None, description="the document's state fields; replaces all of them")
 
 
 class Reindex(Taken):
-    """What to ask again; without `outdated` and `force` the documents without an answer."""
+    """Which documents to classify again; without `outdated` and `force` those without answers."""
 
     force: bool = Field(default=False, description="all documents")
-    outdated: bool = Field(default=False, description="those answered under another fingerprint, too")
-    filter: str | None = Field(default=None, description="only those that this CQL2 text finds")
+    outdated: bool = Field(
+        default=False, description="also documents whose answers are to older questions or of an older model"
+    )
+    filter: str | None = Field(default=None, description="only documents that match this CQL2 text")
     scope: str | None = Field(default=None, description="only this scope")
-    dry_run: bool = Field(default=False, description="only say what it would take")
+    dry_run: bool = Field(default=False, description="only estimate documents, calls and cost")
 
 
-Rows = Annotated[int, Field(ge=1, le=10_000, description="rows returned")]
-TimeoutMs = Annotated[int, Field(ge=1, le=60_000, description="milliseconds until it is stopped")]
+Rows = Annotated[int, Field(ge=1, le=10_000, description="maximum number of rows")]
+TimeoutMs = Annotated[int, Field(ge=1, le=60_000, description="milliseconds until the statement is stopped")]
 
 
 SqlFields = Annotated[
-    Literal["body"] | None, Field(description="`body`: the collections' tables have the texts, as `doc_body`")
+    Literal["body"] | None, Field(description="`body`: the tables of collections include the texts as `doc_body`")
 ]
 
 
 class Statement(Taken):
-    """One SQL statement that reads only."""
+    """One read-only SQL statement."""
 
-    sql: str = Field(description="one SELECT; `$name` stands for a parameter")
-    params: Json = Field(default={}, description="values by name")
+    sql: str = Field(description="one SELECT; `$name` is a parameter")
+    params: Json = Field(default={}, description="parameter values by name")
     limit: Rows = 1_000
     timeout_ms: TimeoutMs = 5_000
-    agents: bool = Field(default=False, description="over the collections that agents may see alone")
+    agents: bool = Field(default=False, description="only collections that agents may read")
     fields: SqlFields = None
 
 
 class StatementParameters(Taken):
-    """One SQL statement, as an address."""
+    """One SQL statement as URL parameters."""
 
     sql: str | None = Field(default=None, description="one SELECT")
     limit: Rows = 1_000
@@ -174,13 +182,13 @@ class StatementParameters(Taken):
 
 
 ItemState = Literal["waiting", "asked", "reindexed", "failed", "superseded", "skipped", "canceled"]
-"""As the store has them: `storage.jobs.decisions.ItemState`."""
+"""The states of `storage.jobs.decisions.ItemState`."""
 
 
 class Items(Taken):
     """A page of a job's items."""
 
-    status: ItemState = Field(default="failed", description="the state of the items listed")
+    status: ItemState = Field(default="failed", description="only items in this state")
     cursor: str | None = Field(default=None, description="`next_cursor` of the page before")
     limit: int = Field(default=100, ge=1, le=ITEMS_MAX, description="items of one page")
 
@@ -188,13 +196,13 @@ class Items(Taken):
 class DeadLetters(Taken):
     """A page of dead letters."""
 
-    reason: str | None = Field(default=None, description="only letters with this reason")
+    reason: str | None = Field(default=None, description="only dead letters with this reason")
     cursor: str | None = Field(default=None, description="`next_cursor` of the page before")
-    limit: int = Field(default=50, ge=1, le=LETTERS_MAX, description="letters of one page")
+    limit: int = Field(default=50, ge=1, le=LETTERS_MAX, description="dead letters of one page")
 
 
 class Verbose(Taken):
-    """How much to say."""
+    """Level of detail of a health reply."""
 
     verbose: bool = Field(default=False, description="list all checks")
 

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says about a route: parameters, body, replies and problems, out of its declaration."""
+"""OpenAPI operations and schemas, generated from route declarations: parameters, body, replies and problems."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from pydantic.json_schema import models_json_schema
 
 from facetline.facets.api import problems, reply_models
 from facetline.facets.api.problem_types import KINDS
-from facetline.facets.api.routing import Declared
+from facetline.facets.api.routing import RouteSpec
 
 _REF = "#/components/schemas/{model}"
 _ALWAYS = ("foreign-host", "foreign-origin", "internal-error")
@@ -17,7 +17,7 @@ _WITH_TOKEN = ("unauthorized", "forbidden", "store-unavailable", "busy")
 _WITH_PARAMETERS = ("invalid-parameter", "unknown-parameter")
 _WITH_BODY = ("too-large", "request-timeout")
 _PATH_TEXTS = {
-    "uri": "the document's uri, percent-encoded; its slashes may stand as they are",
+    "uri": "the document's uri, percent-encoded; slashes may stay unencoded",
     "event_id": "the event's id: the `Idempotency-Key` of its write, or the `event_id` of its reply",
     "collection": "the collection's name",
     "job_id": "the job's id",
@@ -25,21 +25,21 @@ _PATH_TEXTS = {
     "name": "the last part of the problem's `type`",
 }
 _HEADER_TEXTS = {
-    "Idempotency-Key": "sent again with the same request, nothing is done twice",
-    "If-None-Match": "the `ETag` of an earlier reply: 304 when it would say the same",
+    "Idempotency-Key": "repeating the request with the same key has no further effect",
+    "If-None-Match": "the `ETag` of an earlier reply; 304 if nothing changed",
 }
 _REPLY_HEADERS = {
-    "Facetline-As-Of": "how new the reply is: a token for `at_least`",
-    "ETag": "changes when and only when the reply says something else",
+    "Facetline-As-Of": "the reply's freshness, a token for `at_least`",
+    "ETag": "changes if and only if the content of the reply changes",
     "Link": "the next page, and the same rows as CSV",
-    "Location": "where to look next",
+    "Location": "URL of the event or job",
     "Retry-After": "seconds to wait before the next request",
 }
 
 
-def operation(declared: Declared) -> dict[str, Any]:
-    """Return what FastAPI is given as a route's `openapi_extra`."""
-    fields: dict[str, Any] = {
+def operation(declared: RouteSpec) -> dict[str, Any]:
+    """Return a route's `openapi_extra` for FastAPI."""
+    found: dict[str, Any] = {
         "operationId": declared.name,
         "parameters": [*_path(declared), *_query(declared), *_headers(declared)],
         "responses": {**_replies(declared), **_problems(declared)},
@@ -47,12 +47,12 @@ def operation(declared: Declared) -> dict[str, Any]:
     }
     if declared.body is not None:
         content = {"application/json": {"schema": _reference(declared.body)}}
-        fields["requestBody"] = {"required": declared.body_needed, "content": content}
-    return fields
+        found["requestBody"] = {"required": declared.body_needed, "content": content}
+    return found
 
 
-def components(routes: Iterable[Declared]) -> dict[str, Any]:
-    """Return the schemas of all models that the routes name."""
+def components(routes: Iterable[RouteSpec]) -> dict[str, Any]:
+    """Return the schemas of all models that the routes use."""
     found: dict[type[BaseModel], str] = {reply_models.ProblemReply: "serialization"}
     for declared in routes:
         if declared.body is not None:
@@ -65,9 +65,9 @@ def components(routes: Iterable[Declared]) -> dict[str, Any]:
 
 
 def _families(model: type[BaseModel]) -> Iterable[tuple[str, dict[str, Any]]]:
-    """Return the parameters of a model whose names begin alike: OpenAPI knows them only as an object of whole names.
+    """Return schemas of parameter families such as `f.NAME`, which OpenAPI can only describe as an exploded object.
 
-    Exploded, the object's members are parameters by themselves: `{"f.topic": "billing"}` is `f.topic=billing`.
+    Exploded, each member is a parameter: `{"f.topic": "billing"}` is `f.topic=billing`.
     """
     for name, schema in model.model_json_schema().get("properties", {}).items():
         if schema.get("type") != "object":
@@ -88,7 +88,7 @@ def _reference(model: type[BaseModel]) -> dict[str, str]:
     return {"$ref": _REF.format(model=model.__name__)}
 
 
-def _path(declared: Declared) -> Iterable[dict[str, Any]]:
+def _path(declared: RouteSpec) -> Iterable[dict[str, Any]]:
     for part in declared.path.split("{")[1:]:
         name = part.partition("}")[0].partition(":")[0]
         yield {
@@ -100,20 +100,25 @@ def _path(declared: Declared) -> Iterable[dict[str, Any]]:
         }
 
 
-def _query(declared: Declared) -> Iterable[dict[str, Any]]:
+def _query(declared: RouteSpec) -> Iterable[dict[str, Any]]:
     if declared.parameters is None:
         return
     for name, schema in declared.parameters.model_json_schema().get("properties", {}).items():
         shown = {key: value for key, value in schema.items() if key not in {"title", "description"}}
-        fields = {"name": name, "in": "query", "required": False, "description": schema.get("description", "")}
+        described = {"name": name, "in": "query", "required": False, "description": schema.get("description", "")}
         if shown.get("type") == "object":
-            yield {**fields, "style": "form", "explode": True, "schema": {"$ref": _REF.format(model=schema["title"])}}
+            yield {
+                **described,
+                "style": "form",
+                "explode": True,
+                "schema": {"$ref": _REF.format(model=schema["title"])},
+            }
         else:
-            yield {**fields, "schema": _without_null(shown)}
+            yield {**described, "schema": _without_null(shown)}
 
 
 def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a parameter's schema: in an address nothing can be null, only absent."""
+    """Return a parameter's schema without null: in a URL a value can only be absent."""
     found = dict(schema)
     options = [each for each in found.pop("anyOf", []) if each.get("type") != "null"]
     if len(options) == 1:
@@ -123,7 +128,7 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _headers(declared: Declared) -> Iterable[dict[str, Any]]:
+def _headers(declared: RouteSpec) -> Iterable[dict[str, Any]]:
     for name in declared.request_headers:
         yield {
             "name": name,
@@ -134,24 +139,24 @@ def _headers(declared: Declared) -> Iterable[dict[str, Any]]:
         }
 
 
-def _replies(declared: Declared) -> dict[str, Any]:
+def _replies(declared: RouteSpec) -> dict[str, Any]:
     return {str(status): _reply(status, by_media) for status, by_media in declared.replies.items()}
 
 
-_REPLY_TEXTS = {200: "As asked", 202: "Accepted; more to come", 304: "As before: it has the same ETag"}
+_REPLY_TEXTS = {200: "OK", 202: "Accepted; not finished yet", 304: "Not modified: same ETag"}
 
 
 def _reply(status: int, by_media: Mapping[str, type[BaseModel] | None]) -> dict[str, Any]:
-    fields: dict[str, Any] = {
+    found: dict[str, Any] = {
         "description": _REPLY_TEXTS[status],
         "headers": {name: _header(text) for name, text in _REPLY_HEADERS.items()},
     }
     if by_media:
-        fields["content"] = {
+        found["content"] = {
             media: {"schema": _plain(media) if model is None else _reference(model)}
             for media, model in by_media.items()
         }
-    return fields
+    return found
 
 
 def _plain(media: str) -> dict[str, str]:
@@ -162,8 +167,8 @@ def _header(text: str) -> dict[str, Any]:
     return {"description": text, "schema": {"type": "string"}}
 
 
-def kinds_of(declared: Declared) -> list[str]:
-    """Return the kinds of problem that a route can answer with, in the order of their table."""
+def kinds_of(declared: RouteSpec) -> list[str]:
+    """Return the kinds of problem that a route can return, in the order of `KINDS`."""
     named = {*declared.problems, *_ALWAYS}
     if declared.right is not None:
         named |= set(_WITH_TOKEN)
@@ -173,7 +178,7 @@ def kinds_of(declared: Declared) -> list[str]:
     return [name for name in KINDS if name in named]
 
 
-def _problems(declared: Declared) -> dict[str, Any]:
+def _problems(declared: RouteSpec) -> dict[str, Any]:
     by_status: dict[int, list[str]] = {}
     for name in kinds_of(declared):
         by_status.setdefault(KINDS[name].status, []).append(name)

@@ -1,7 +1,7 @@
-"""Problems: every reply that is not what was asked for, in the one shape of RFC 9457.
+"""Problem replies (RFC 9457): the one format of every error reply.
 
-`of_error` is the one place where the pipeline's errors become statuses. What a problem says is for whoever caused it:
-it never holds a token, a body, anything of another scope, or where the store and the broker are.
+`of_error` is the only place that maps the pipeline's errors to statuses. A problem is shown to the client: it never
+contains a token, a body, anything of another scope, or the address of the store or the broker.
 """
 
 import json
@@ -16,13 +16,13 @@ from facetline.facets.api.problem_types import KINDS, Kind
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_S = 1
-"""What `Retry-After` says where nothing better is known."""
+"""Default of `Retry-After`, in seconds."""
 NAMES_MAX = 300
-"""Names in `allowed` and `known`: more than a choice has options."""
+"""Maximum number of names in `allowed`: more than a choice has options."""
 
 
 class Problem(Exception):
-    """A request that is answered with a problem; `more` are its further members, None of which are left out."""
+    """A request that is answered with a problem; `more` are further members, omitted if None."""
 
     def __init__(
         self,
@@ -36,14 +36,14 @@ class Problem(Exception):
         super().__init__(name)
         self.kind: Kind = KINDS[name]
         self.status = status or self.kind.status
-        self.detail = display.block(detail)  # it may repeat what was sent, or stood in a document
+        self.detail = display.block(detail)  # it may quote the request or a document
         self.headers = dict(headers or {})
         self.more = {key: value for key, value in more.items() if value is not None}
         if self.status == KINDS["busy"].status:
             self.headers.setdefault("Retry-After", str(RETRY_S))
 
     def members(self, instance: str) -> dict[str, Any]:
-        """Return the problem as JSON shows it."""
+        """Return the members of the JSON object."""
         return {
             "type": self.kind.type,
             "title": self.kind.title,
@@ -59,7 +59,7 @@ class Problem(Exception):
 
 
 def encoded(value: Any) -> bytes:
-    """Return JSON in UTF-8; half a surrogate pair, which a client may have sent, is shown escaped."""
+    """Return JSON in UTF-8; a lone surrogate, which a client may have sent, is escaped."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     try:
         return text.encode()
@@ -68,33 +68,33 @@ def encoded(value: Any) -> bytes:
 
 
 def instance_of(request: HTTPConnection) -> str:
-    """Return what a problem names as `instance`: the address without its parameters, as it was sent."""
+    """Return a problem's `instance`: the path of the request as it was sent, without parameters."""
     raw = request.scope.get("raw_path")
     return raw.decode("ascii", "replace") if isinstance(raw, bytes) else str(request.scope.get("path", ""))
 
 
 def unknown(kind: str, name: str, known: list[str]) -> Problem:
-    """Return the problem of a name that is not known, with the nearest of those that are."""
+    """Return the problem for an unknown name, with the known ones and the nearest of them."""
     shown = name[:80]
     listed = ", ".join(known) or "none"
     hint = errors.nearest(shown, known)
     if not hint and "f.NAME" in known:
-        hint = f" (a question is asked for as 'f.{shown}')"
+        hint = f". Filter with f.{shown}=VALUE"
     return Problem(
         "unknown-parameter",
-        f"there is no {kind} {shown!r}{hint}; known: {listed}",
+        f"unknown {kind} {shown!r}{hint}; known: {listed}",
         known=known,
         nearest=near(name, known),
     )
 
 
 def near(word: str, known: list[str]) -> str | None:
-    """Return the name most like a word, if one is."""
+    """Return the known name most similar to a word, or None."""
     return errors.likeliest(word[:80], known)
 
 
 def of_error(error: errors.PipelineError, *, missing: str = "not-found") -> Problem:
-    """Return the problem that an error is to a client; `missing` is the kind of what is looked for."""
+    """Return the problem for an error; `missing` is the kind for `NotFound`."""
     if isinstance(error, errors.InvalidEvent):
         return _of_event(error)
     if isinstance(error, errors.InvalidQuery):
@@ -106,7 +106,7 @@ def of_error(error: errors.PipelineError, *, missing: str = "not-found") -> Prob
     return Problem(name, public_messages.message_of(error))
 
 
-FAILED = "the request could not be answered; the server's log says why"
+FAILED = "the request failed; see the server's log"
 _KINDS: Mapping[type[errors.PipelineError], str] = {
     errors.Forbidden: "forbidden",
     errors.KeyReused: "key-reused",
@@ -118,7 +118,7 @@ _KINDS: Mapping[type[errors.PipelineError], str] = {
     errors.BrokerUnavailable: "broker-unavailable",
     errors.TransientError: "unavailable",
 }
-"""The kind of problem by the kind of error; the first that fits."""
+"""Kind of problem by class of error; the first match counts."""
 
 
 def _of_event(error: errors.InvalidEvent) -> Problem:
@@ -128,7 +128,7 @@ def _of_event(error: errors.InvalidEvent) -> Problem:
         return Problem("unknown-collection", error.message, reason=error.reason)
     if error.reason == "id_reused":
         return Problem("key-reused", error.message, reason=error.reason)
-    if error.reason == "expired":  # it was not applied, and the same event is judged afresh
+    if error.reason == "expired":  # it was not applied; the same event may be sent again
         return Problem("write-in-doubt", error.message, reason=error.reason)
     return Problem("write-refused", error.message, reason=error.reason)
 
@@ -139,14 +139,14 @@ def _of_query(error: errors.InvalidQuery) -> Problem:
         error.code if error.code in KINDS else "invalid-query",
         error.message,
         allowed=allowed or None,
-        nearest=_nearest_in(error.message, allowed),
+        nearest=_suggested(error.message, allowed),
         line=getattr(error, "line", None),
         column=getattr(error, "column", None),
     )
 
 
-def _nearest_in(message: str, allowed: list[str]) -> str | None:
-    """Return the name that the message suggests, so that text and member never differ."""
+def _suggested(message: str, allowed: list[str]) -> str | None:
+    """Return the name that the message suggests, so that `detail` and `nearest` never differ."""
     _, suggested, rest = message.partition("(did you mean '")
     name = rest.partition("'?)")[0]
     return name if suggested and (not allowed or name in allowed) else None

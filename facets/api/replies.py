@@ -1,4 +1,4 @@
-"""Replies: JSON with its headers, and a tag that changes when and only when what is said does."""
+"""JSON replies with their headers, and ETags that change if and only if the content changes."""
 
 import hashlib
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from facetline.facets.api import problems
 AS_OF = "Facetline-As-Of"
 JSON = "application/json"
 CONDITIONAL = {"Cache-Control": "private, no-cache", "Vary": "Accept, Authorization"}
-"""May be kept by its reader, who asks each time whether it is still so."""
+"""The client may cache the reply and revalidates it each time."""
 
 
 def json_reply(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a reply with the value as JSON, and how new it is where it says so."""
+    """Return a reply with the value as JSON, and its freshness token as a header if it has one."""
     reply = Response(problems.encoded(value), status, headers, JSON)
     token = token_of(value)
     if token is not None:
@@ -26,20 +26,20 @@ def json_reply(value: Any, status: int = 200, headers: Mapping[str, str] | None 
 
 
 def tagged(request: Request, value: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
-    """Return a reply with its `ETag`; 304 without a body to a client that has it already.
+    """Return a reply with its `ETag`, or 304 without a body if the client has it already.
 
-    The tag is of all but what is new in every reply: its token and the time it took. So it is a weak one.
+    The tag is weak: it omits what differs in every reply (the token and the time taken).
     """
     tag = _tag(value)
-    own = {**CONDITIONAL, "ETag": tag, **(headers or {})}
+    common = {**CONDITIONAL, "ETag": tag, **(headers or {})}
     if not _has(request, tag):
-        return json_reply(value, headers=own)
+        return json_reply(value, headers=common)
     token = token_of(value)
-    return Response(status_code=304, headers={**own, AS_OF: token} if token else own)
+    return Response(status_code=304, headers={**common, AS_OF: token} if token else common)
 
 
 def token_of(value: Any) -> str | None:
-    """Return the token of a reply, its own or that of its `as_of`."""
+    """Return the token of a reply: its `token`, or that of its `as_of`."""
     if not isinstance(value, Mapping):
         return None
     as_of = value.get("as_of")
@@ -54,10 +54,10 @@ def add_link(headers: MutableHeaders, address: str, relation: str) -> None:
 
 
 def _tag(value: Mapping[str, Any]) -> str:
-    fields = {key: each for key, each in value.items() if key not in {"took_ms", "token"}}
-    if isinstance(fields.get("as_of"), Mapping):
-        fields["as_of"] = {key: each for key, each in fields["as_of"].items() if key != "token"}
-    return f'W/"{hashlib.sha256(problems.encoded(fields)).hexdigest()[:32]}"'
+    content = {key: each for key, each in value.items() if key not in {"took_ms", "token"}}
+    if isinstance(content.get("as_of"), Mapping):
+        content["as_of"] = {key: each for key, each in content["as_of"].items() if key != "token"}
+    return f'W/"{hashlib.sha256(problems.encoded(content)).hexdigest()[:32]}"'
 
 
 def _has(request: Request, tag: str) -> bool:

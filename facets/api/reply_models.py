@@ -1,6 +1,6 @@
-"""What the routes return, as models: what the OpenAPI document says of replies comes from here.
+"""Reply models: describe the replies of all routes in the OpenAPI document.
 
-Replies are described, not checked: the node makes them. New members may come; those that are here stay.
+Replies are described, not validated at run time. Members may be added; existing ones stay.
 """
 
 from typing import Annotated, Any, Literal
@@ -42,7 +42,7 @@ Status = Literal["pending", "indexed", "failed", "empty", "deleted", "superseded
 
 
 class Written(BaseModel):
-    """What became of a write; of a delete, `uri` and `status`, and `version` where there was a document."""
+    """Outcome of a write; for a delete `uri` and `status`, and `version` if the document existed."""
 
     uri: str
     event_id: str
@@ -56,7 +56,7 @@ class Written(BaseModel):
 
 
 class Accepted(BaseModel):
-    """A write that is acknowledged and not yet applied, or applied and not yet answered."""
+    """A write that is acknowledged but not applied yet, or applied but not answered yet."""
 
     uri: str
     event_id: str
@@ -65,7 +65,7 @@ class Accepted(BaseModel):
 
 
 class Document(BaseModel):
-    """One document whole."""
+    """One document with text, state and answers."""
 
     uri: str
     key: str
@@ -84,7 +84,7 @@ class Document(BaseModel):
 
 
 class Event(BaseModel):
-    """What became of an event."""
+    """Outcome of an event."""
 
     event_id: str
     uri: str | None = None
@@ -96,7 +96,7 @@ class Event(BaseModel):
 
 
 class Collection(BaseModel):
-    """A collection and how its documents stand."""
+    """A collection with the number of its documents by status."""
 
     name: str
     pattern: str
@@ -108,15 +108,15 @@ class Collection(BaseModel):
 
 
 class Collections(BaseModel):
-    """The collections that there are."""
+    """All collections."""
 
     collections: list[Collection]
 
 
 class Hit(BaseModel):
-    """A document that was found.
+    """A document in the result of a search.
 
-    `body` is there with `fields=body` only; null where the text was written again since these answers.
+    `body` is present with `fields=body` only; null if the text changed after these answers.
     """
 
     uri: str
@@ -132,7 +132,7 @@ class Hit(BaseModel):
 
 
 class Bucket(BaseModel):
-    """How many documents have one answer."""
+    """Number of documents with one answer."""
 
     value: str | bool
     count: int
@@ -140,7 +140,7 @@ class Bucket(BaseModel):
 
 
 class Missing(BaseModel):
-    """How many have no usable answer, and why."""
+    """Number of documents without a usable answer, by reason."""
 
     count: int
     pending: int
@@ -150,8 +150,8 @@ class Missing(BaseModel):
     outdated: int
 
 
-class Counted(BaseModel):
-    """The counts of one question: its buckets and `missing.count` together are `total`."""
+class FacetCounts(BaseModel):
+    """Counts of one question; its buckets and `missing.count` add up to `total`."""
 
     name: str
     type: Literal["choice", "boolean", "score"]
@@ -161,14 +161,14 @@ class Counted(BaseModel):
 
 
 class AsOf(BaseModel):
-    """How new a reply is."""
+    """Freshness of a reply."""
 
     token: str
     pending: int
 
 
 class Links(BaseModel):
-    """The same search as a page, as CSV and as SQL text."""
+    """The same search as a URL, as CSV and as SQL text."""
 
     self: str
     csv: str
@@ -181,7 +181,7 @@ class SearchReply(BaseModel):
     keys: list[str]
     hits: list[Hit]
     total: int
-    facets: list[Counted]
+    facets: list[FacetCounts]
     next_cursor: str | None
     next_url: str | None
     as_of: AsOf
@@ -203,7 +203,7 @@ class Jobs(BaseModel):
 
 
 class Plan(BaseModel):
-    """What a reindex would take."""
+    """Estimate of a reindex job."""
 
     dry_run: bool
     documents: int
@@ -228,7 +228,7 @@ class ItemsReply(BaseModel):
 
 
 class Bytes(BaseModel):
-    """A part of a record: text where it is UTF-8, else base64; `bytes` is how long it is, cut or not."""
+    """A part of a record: text if it is UTF-8, else base64; `bytes` is its full length, also if truncated."""
 
     encoding: Literal["utf-8", "base64"]
     data: str
@@ -243,7 +243,7 @@ class Header(Bytes):
 
 
 class DeadLetter(BaseModel):
-    """An event that could not be applied; `handled_at` and `handled_by`: who last sent it again or discarded it."""
+    """An event that could not be applied; `handled_at`, `handled_by`: last time it was sent again or discarded."""
 
     id: int
     reason: str
@@ -262,13 +262,13 @@ class DeadLetter(BaseModel):
 
 
 class DeadLetterListed(DeadLetter):
-    """A dead letter in the list, with the beginning of its key."""
+    """A dead letter in a list, with the first bytes of its key."""
 
     key: Bytes | None
 
 
-class DeadLetterWhole(DeadLetterListed):
-    """A dead letter with its record; the first headers, of `headers_total`."""
+class DeadLetterRecord(DeadLetterListed):
+    """A dead letter with its record; `headers` are the first of `headers_total`."""
 
     value: Bytes | None
     headers: list[Header]
@@ -276,7 +276,7 @@ class DeadLetterWhole(DeadLetterListed):
 
 
 class DeadLetters(BaseModel):
-    """A page of the letters that wait, the newest first; `counts` are those of all, by reason."""
+    """A page of open dead letters, newest first; `counts` are the numbers of all, by reason."""
 
     dead_letters: list[DeadLetterListed]
     counts: dict[str, int]
@@ -284,7 +284,7 @@ class DeadLetters(BaseModel):
 
 
 class Redriven(BaseModel):
-    """What became of a letter that was sent again; `sent`: a worker will apply it."""
+    """Outcome of sending a dead letter again; `sent`: a worker will apply it."""
 
     id: int
     outcome: Literal["applied", "unchanged", "rejected", "sent"]
@@ -292,7 +292,7 @@ class Redriven(BaseModel):
 
 
 class SqlReply(BaseModel):
-    """A statement's result; `truncated` says that there are more rows."""
+    """Result of a statement; `truncated`: there are more rows."""
 
     columns: list[Any]
     rows: list[list[Any]]
@@ -300,8 +300,8 @@ class SqlReply(BaseModel):
     as_of: Any
 
 
-class Seen(BaseModel):
-    """One thing that was looked at."""
+class HealthCheck(BaseModel):
+    """One check of the process."""
 
     name: str
     level: Literal["ok", "degraded", "failed"]
@@ -309,14 +309,14 @@ class Seen(BaseModel):
 
 
 class Health(BaseModel):
-    """How the process is; checks that are fine are listed with `verbose` only."""
+    """State of the process; checks that pass are listed with `verbose` only."""
 
     status: Literal["alive", "ready", "degraded"]
-    checks: list[Seen] | None = None
+    checks: list[HealthCheck] | None = None
 
 
 class Index(BaseModel):
-    """What this server is, and where to go on."""
+    """Name, version and links of this server."""
 
     name: str
     version: str
@@ -325,7 +325,7 @@ class Index(BaseModel):
 
 
 class ProblemKind(BaseModel):
-    """A kind of problem and what to do about it."""
+    """A kind of problem and how to fix it."""
 
     type: str
     title: str
@@ -334,7 +334,7 @@ class ProblemKind(BaseModel):
 
 
 class ProblemReply(BaseModel):
-    """RFC 9457: every reply that is not what was asked for."""
+    """An error reply (RFC 9457)."""
 
     type: str
     title: str
@@ -347,4 +347,4 @@ class ProblemReply(BaseModel):
     reason: str | None = None
     line: int | None = None
     column: int | None = None
-    checks: list[Seen] | None = None
+    checks: list[HealthCheck] | None = None

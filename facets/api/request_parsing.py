@@ -1,7 +1,6 @@
-"""What a request carries, read strictly: parameters, a JSON body, an Idempotency-Key.
+"""Strict parsing of requests: URL parameters, JSON bodies and the Idempotency-Key.
 
-Nothing is passed over: a name that is not known, a parameter given twice and a value of another type are refused, with
-what would have been right.
+Nothing is ignored: unknown names, repeated parameters and values of the wrong type are refused, with the valid ones.
 """
 
 import re
@@ -22,9 +21,9 @@ _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s)", re.ASCII)
 
 
 def parameters(model: type[Model], request: Request, *, count_max: int) -> Model:
-    """Return the parameters of a request's address; those with an empty value count as absent.
+    """Return the parameters of a request's URL; those with an empty value count as absent.
 
-    A field of the model that is a mapping, such as `f`, takes `f.NAME=VALUE`; its values are lists.
+    A field of the model that is a mapping, such as `f`, is read from `f.NAME=VALUE`; its values are lists.
 
     Raises:
         Problem: `unknown-parameter` or `invalid-parameter`.
@@ -35,12 +34,12 @@ def parameters(model: type[Model], request: Request, *, count_max: int) -> Model
     except UnicodeDecodeError:
         raise Problem("invalid-parameter", "the parameters are not UTF-8, percent-encoded") from None
     except ValueError:
-        raise Problem("invalid-parameter", f"at most {count_max} parameters are taken") from None
+        raise Problem("invalid-parameter", f"more than {count_max} parameters; send fewer") from None
     return _checked(model, _gathered(model, pairs))
 
 
 def _gathered(model: type[BaseModel], pairs: list[tuple[str, str]]) -> dict[str, Any]:
-    """Return the values by field; of one that is a list or a mapping all that were given."""
+    """Return the values by field; for lists and mappings all values."""
     found: dict[str, Any] = {}
     shapes = {name: _shape(field.annotation) for name, field in model.model_fields.items()}
     for name, value in pairs:
@@ -56,18 +55,18 @@ def _gathered(model: type[BaseModel], pairs: list[tuple[str, str]]) -> dict[str,
             found.setdefault(name, []).append(value)
         elif value:
             if name in found:
-                raise Problem("invalid-parameter", f"parameter '{name}' is given twice; once is enough")
+                raise Problem("invalid-parameter", f"parameter '{name}' is given twice; send it once")
             found[name] = value
     return {name: _single(name, value, model.model_fields[name].annotation) for name, value in found.items()}
 
 
 def _single(name: str, value: Any, annotation: Any) -> Any:
-    """Return a mapping of lists as one of single values, where the field has those."""
+    """Return a mapping of lists as a mapping of single values if the field has single values."""
     if not isinstance(value, dict) or typing.get_origin(typing.get_args(annotation)[1]) is list:
         return value
     for key, values in value.items():
         if len(values) > 1:
-            raise Problem("invalid-parameter", f"parameter '{name}.{key}' is given twice; once is enough")
+            raise Problem("invalid-parameter", f"parameter '{name}.{key}' is given twice; send it once")
     return {key: values[0] for key, values in value.items()}
 
 
@@ -91,14 +90,14 @@ def _checked(model: type[Model], values: Mapping[str, Any]) -> Model:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise Problem("invalid-parameter", f"parameter '{place}': {problem_text(first['msg'])}") from None
+        raise Problem("invalid-parameter", f"parameter '{place}': {validation_text(first['msg'])}") from None
 
 
 async def json_object(request: Request, *, needed: bool = True) -> dict[str, Any]:
-    """Return a request's body, which is one JSON object; without `needed` an absent one is empty.
+    """Return a request's body, one JSON object; without `needed` an absent body is an empty object.
 
     Raises:
-        Problem: `unsupported-media-type`, `invalid-json` or `invalid-request`; and what the gate raises.
+        Problem: `unsupported-media-type`, `invalid-json` or `invalid-request`; and those of the middleware.
     """
     body = await request.body()
     if not body and not needed:
@@ -108,7 +107,7 @@ async def json_object(request: Request, *, needed: bool = True) -> dict[str, Any
 
 
 def checked_body(model: type[Model], values: Mapping[str, Any]) -> Model:
-    """Return a JSON object as a model, without turning a value of one type into another.
+    """Return a JSON object as a model, without type conversion.
 
     Raises:
         Problem: `unknown-parameter` or `invalid-request`.
@@ -122,16 +121,16 @@ def checked_body(model: type[Model], values: Mapping[str, Any]) -> Model:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         place = ".".join(str(part) for part in first["loc"][:1]) or "the body"
-        raise Problem("invalid-request", f"{place}: {problem_text(first['msg'])}") from None
+        raise Problem("invalid-request", f"{place}: {validation_text(first['msg'])}") from None
 
 
-def problem_text(message: str) -> str:
-    """Return what pydantic says, as we say it."""
+def validation_text(message: str) -> str:
+    """Return pydantic's message, shortened."""
     return message.removeprefix("Value error, ")[:300]
 
 
 def idempotency_key(request: Request) -> str | None:
-    """Return the request's Idempotency-Key, quoted (as its draft standard has it) or bare.
+    """Return the request's Idempotency-Key, which may be quoted (as in its draft standard).
 
     Raises:
         Problem: `invalid-parameter`.
@@ -144,7 +143,7 @@ def idempotency_key(request: Request) -> str | None:
         key = key[1:-1]
     if len(given) > 1 or not 0 < len(key) <= KEY_CHARS_MAX or not (key.isascii() and key.isprintable()):
         raise Problem(
-            "invalid-parameter", f"Idempotency-Key: once, 1 to {KEY_CHARS_MAX} printable ASCII characters are taken"
+            "invalid-parameter", f"Idempotency-Key must be 1 to {KEY_CHARS_MAX} printable ASCII characters, sent once"
         )
     return key
 
@@ -153,14 +152,14 @@ def seconds(text: str, *, most_s: float) -> float:
     """Return a duration such as `10s` or `500ms` in seconds.
 
     Raises:
-        ValueError: it is none, or longer than is taken.
+        ValueError: it is not a duration, or longer than `most_s`.
     """
     match = _DURATION.fullmatch(text)
     if match is None:
-        raise ValueError("give a time such as 10s or 500ms")
+        raise ValueError("send a duration such as 10s or 500ms")
     found = float(match[1]) / (1000 if match[2] == "ms" else 1)
     if found > most_s:
-        raise ValueError(f"at most {most_s:g}s are waited")
+        raise ValueError(f"must be at most {most_s:g}s")
     return found
 
 

@@ -1,4 +1,4 @@
-"""One request to a route of ours: who asks, of which node, and how its work is cut short when nobody waits any more."""
+"""Routes of the API: declarations, one request with its caller, and cancellation when the client disconnects."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,12 +17,12 @@ from facetline.facets.backend import Backend, Caller, Right
 
 Model = TypeVar("Model", bound=BaseModel)
 GONE_STATUS = 499
-"""For whoever counts: the client went away before it was answered. Nobody receives it."""
+"""For metrics: the client disconnected before the reply, so no one receives it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What all routes share."""
+    """Backend, access control and limits, shared by all routes."""
 
     node: Backend
     access: Access
@@ -35,13 +35,13 @@ class Service:
 
 
 def service_of(node: Backend, access_: Access, limits: Limits) -> Service:
-    """Return what all routes over one node share."""
+    """Return the shared service of all routes over one backend."""
     slots = [
         ConcurrencyLimit(what, working, each=each, waiting=limits.waiting, wait_s=limits.wait_s)
         for what, working, each in (
             ("searches", limits.searches, None),
-            ("searches that wait for something new", limits.fresh, None),
-            ("calls of agents", limits.agents, None),
+            ("searches with at_least", limits.fresh, None),
+            ("agent calls", limits.agents, None),
             ("streams of rows", limits.streams, limits.streams_each),
             ("SQL statements", limits.statements, None),
         )
@@ -50,7 +50,7 @@ def service_of(node: Backend, access_: Access, limits: Limits) -> Service:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RequestContext:
     """One request."""
 
     service: Service
@@ -59,35 +59,33 @@ class Call:
 
     @property
     def node(self) -> Backend:
-        """The node."""
+        """The backend."""
         return self.service.node
 
     @property
     def path(self) -> Mapping[str, str]:
-        """What the route's address holds, by name."""
+        """The path parameters by name."""
         return self.request.path_params
 
     def parameters(self, model: type[Model]) -> Model:
-        """Return the parameters of the address; see `reading.parameters`."""
+        """Return the URL parameters; see `request_parsing.parameters`."""
         return request_parsing.parameters(model, self.request, count_max=self.service.limits.parameters)
 
     async def body(self, model: type[Model], *, needed: bool = True) -> Model:
-        """Return the JSON body; see `reading.checked_body`."""
+        """Return the JSON body; see `request_parsing.checked_body`."""
         return request_parsing.checked_body(model, await request_parsing.json_object(self.request, needed=needed))
 
 
-Handler = Callable[[Call], Awaitable[Response]]
+Handler = Callable[[RequestContext], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
-    """A route and what is said about it.
+class RouteSpec:
+    """A route with its handler, access rule and OpenAPI description.
 
-    `name` is the operation's in the OpenAPI document, by which generated clients call it.
-
-    `right` None: no token is asked for. `everywhere`: not for callers with a scope. `missing` is the kind of problem
-    when what the address names is not there; `problems` are the further kinds that this route answers with. `replies`
-    are the models by status and media type.
+    `name` is the operation id, the method name in generated clients. `right` None: no token required. `everywhere`: not
+    for callers with a scope. `missing` is the kind of problem for `NotFound`; `problems` are further kinds that this
+    route returns. `replies` are the models by status and media type.
     """
 
     method: str
@@ -106,29 +104,29 @@ class Declared:
     request_headers: tuple[str, ...] = ()
 
     def endpoint(self, service: Service) -> Callable[[Request], Awaitable[Response]]:
-        """Return what the application calls for a request."""
+        """Return the ASGI endpoint."""
 
         async def endpoint(request: Request) -> Response:
             try:
-                caller = NOBODY
+                caller = ANONYMOUS
                 if self.right is not None:
                     service.access.check_own(request.headers)
                     caller = await service.access.caller(request.headers)
                     auth.require(caller, self.right, everywhere=self.everywhere)
-                return await self._until_gone(Call(service, request, caller))
+                return await self._until_gone(RequestContext(service, request, caller))
             except errors.PipelineError as error:
                 raise problems.of_error(error, missing=self.missing) from error
 
         return endpoint
 
-    async def _until_gone(self, call: Call) -> Response:
-        """Answer; give the work up when the client goes away meanwhile."""
+    async def _until_gone(self, context: RequestContext) -> Response:
+        """Run the handler; cancel it if the client disconnects."""
         if self.body is not None:
-            await call.request.body()  # kept by the request, so that what comes next is the client's end
+            await context.request.body()  # cached by the request, so that the next message is the disconnect
         else:
-            await _pass_over_body(call.request)
-        work = asyncio.ensure_future(self.handler(call))
-        gone = asyncio.ensure_future(_end_of(call.request))
+            await _discard_body(context.request)
+        work = asyncio.ensure_future(self.handler(context))
+        gone = asyncio.ensure_future(_disconnected(context.request))
         try:
             await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
@@ -140,17 +138,17 @@ class Declared:
             await asyncio.gather(work, gone, return_exceptions=True)
 
 
-NOBODY = Caller("nobody", frozenset())
-"""Who calls a route that asks for no token."""
+ANONYMOUS = Caller("anonymous", frozenset())
+"""The caller of routes that require no token."""
 
 
-async def _pass_over_body(request: Request) -> None:
-    """Read on to the end of a body that nobody has use for; the gate bounds it."""
+async def _discard_body(request: Request) -> None:
+    """Read and discard a body that the route does not use; the middleware limits it."""
     async for _ in request.stream():
         pass
 
 
-async def _end_of(request: Request) -> None:
-    """Return when the client has gone."""
+async def _disconnected(request: Request) -> None:
+    """Return when the client has disconnected."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

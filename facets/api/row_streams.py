@@ -1,6 +1,6 @@
-"""Rows as CSV and NDJSON, however many: page by page out of one snapshot, in bounded memory.
+"""Streams of rows as CSV and NDJSON: page by page from one snapshot, in bounded memory.
 
-CSV is harmless for spreadsheets (`facets.export.spreadsheet`); NDJSON holds every value exactly.
+CSV is safe for spreadsheets (`facets.export.spreadsheet`); NDJSON has the exact values.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ async def opened(
     media: str = CSV,
     most: int | None = None,
 ) -> tuple[Rows, AsyncIterator[bytes]]:
-    """Return all that a selection finds, and its text as `chunks` makes it; a slot is held until that has ended.
+    """Return all hits of a selection and their text (see `chunks`); a slot is held until the text ends.
 
     Raises:
         Problem: `busy`.
@@ -49,10 +49,10 @@ async def opened(
 
 
 async def chunks(rows: Rows, media: str, *, most: int | None, limit_s: float) -> AsyncIterator[bytes]:
-    """Yield the rows as text, at most `most` of them; give the snapshot up in the end, or after `limit_s` seconds.
+    """Yield at most `most` rows as text; release the snapshot at the end, or after `limit_s` seconds.
 
     Raises:
-        TimeoutError: it took longer; the reply ends before its end, which its reader notices.
+        TimeoutError: the time limit is reached; the reply ends early, which the client detects.
     """
     write = _csv_page(rows.columns) if media == CSV else _ndjson_page
     ends = asyncio.get_running_loop().time() + limit_s
@@ -73,12 +73,12 @@ async def chunks(rows: Rows, media: str, *, most: int | None, limit_s: float) ->
 
 
 def csv_text(rows: Iterable[Iterable[Any]]) -> bytes:
-    """Return rows as CSV (RFC 4180), harmless for spreadsheets."""
+    """Return rows as CSV (RFC 4180), safe for spreadsheets."""
     return spreadsheet.csv_text(map(plain, row) for row in rows).encode(errors="replace")
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it; a moment is RFC 3339 in UTC."""
+    """Return a value for JSON; a timestamp as RFC 3339 in UTC."""
     if isinstance(value, datetime):
         moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
         return moment.isoformat().replace("+00:00", "Z")

@@ -1,1 +1,1 @@
-"""The Python client of a running `facetline serve`, blocking and asynchronous."""
+"""Python client of a running `facetline serve`, blocking and asynchronous."""

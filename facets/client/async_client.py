@@ -1,4 +1,4 @@
-"""The Python client, to be awaited. `facets.client.client` says what it does; the two have the same methods."""
+"""Asynchronous Python client, with the same methods as `facets.client.client.Client`."""
 
 import asyncio
 import time
@@ -17,16 +17,16 @@ from facetline.facets.client.memory import is_loopback
 
 
 class AsyncClient(Common):
-    """Talks to one server, in one event loop. Closed by `aclose`, or at the end of an `async with`.
+    """Asynchronous client of one server, for one event loop. Close it with `aclose`, or use `async with`.
 
     Args:
         url: Such as `http://127.0.0.1:8080`.
-        token: What `facetline token create` showed; None where the server has no tokens.
-        timeout_s: How long a call is tried in all, beside what it asks the server to wait.
-        remembers: Whether searches are to know this client's last 16 writes.
-        transport: In place of httpx's own, for tests.
+        token: A token of `facetline token create`; None if the server has no tokens.
+        timeout_s: Total time of a call with its retries, in addition to the time that the server is asked to wait.
+        remembers: Whether searches include this client's last 15 writes.
+        transport: Replaces httpx's transport, for tests.
 
-    Raises (every method): `errors.PipelineError`s alone, `errors.ServerUnavailable` when no answer comes.
+    Raises (all methods): only `errors.PipelineError`s; `errors.ServerUnavailable` if the server does not answer.
     """
 
     def __init__(
@@ -57,15 +57,14 @@ class AsyncClient(Common):
         """Search: `await client.search("tickets", {"topic": ["billing"]}, min_confidence=0.8)`.
 
         Options: `min_confidence`, `filter`, `sort`, `limit`, `cursor`, `counts`, `scope`, `fields`, `at_least`,
-        `wait_ms`, and
-        the others of docs/api.md.
+        `wait_ms`, and others of docs/api.md.
         """
         try:
             reply = await self._call(self.searching(collection, facets, options))
         except errors.InvalidCursor:
             if not self.memory.for_search(collection):
                 raise
-            # The caller's cursor, or our tokens? If it is right without them, the store is another one than it was.
+            # The caller's cursor or our tokens may be wrong. If it works without our tokens, the store was replaced.
             reply = await self._call(self.searching(collection, facets, options, remembered=False))
             self.memory.forget()
         return self.memory.found(collection, reply)
@@ -73,10 +72,10 @@ class AsyncClient(Common):
     async def rows(
         self, collection: str, facets: Facets | None = None, *, limit: int | None = None, **options: Any
     ) -> AsyncIterator[dict[str, Any]]:
-        """Return the hits of a search, page after page, each as it then is: all of them, or the first `limit`.
+        """Iterate over all hits of a search, or the first `limit`, page by page, each page in its current state.
 
-        What is written meanwhile may be among them. A document whose place in the order changes meanwhile may come
-        twice or not at all: sort by what does not change (as without `sort`) to have each once.
+        Documents written meanwhile may be included. A document whose sort key changes meanwhile may appear twice or not
+        at all: sort by a column that does not change (the default order) to get each once.
         """
         wanted = calls.wanted(limit, options)
         while wanted.page:
@@ -86,7 +85,7 @@ class AsyncClient(Common):
             wanted = wanted.after(page)
 
     async def get(self, uri: str) -> dict[str, Any]:
-        """Return a document whole."""
+        """Return a document with its text, state and answers."""
         call = Call("GET", calls.document(uri), self.memory.params_of(uri))
         return self.memory.written(uri, await self._call(call))
 
@@ -100,9 +99,9 @@ class AsyncClient(Common):
         wait: Wait = "answered",
         timeout_s: float = 60.0,
     ) -> dict[str, Any]:
-        """Write a document; a body or state that is None stays as it is.
+        """Write a document; a body or state that is None stays unchanged.
 
-        With `wait="answered"` the reply has this write's facets, or `status: pending` after `timeout_s`.
+        With `wait="answered"` the reply has this write's facets, or `status: pending` after `timeout_s` seconds.
         """
         call = calls.write(uri, body, state, event_id or str(uuid.uuid4()), Waiting(wait, timeout_s))
         return self.memory.written(uri, await self._call(call))
@@ -110,14 +109,14 @@ class AsyncClient(Common):
     async def delete(
         self, uri: str, *, event_id: str | None = None, wait: Wait = "applied", timeout_s: float = 10.0
     ) -> dict[str, Any]:
-        """Delete a document; an absent one is no error."""
+        """Delete a document; succeeds if it does not exist."""
         waiting = Waiting(wait, timeout_s)
         key = event_id or str(uuid.uuid4())
         call = Call("DELETE", calls.document(uri), waiting.params, key=key, wait_s=timeout_s)
         return self.memory.written(uri, await self._call(call))
 
     async def event(self, event_id: str) -> dict[str, Any]:
-        """Return what became of a write that was not waited for."""
+        """Return the outcome of a write."""
         return await self._object(Call("GET", f"/v1/events/{calls.part(event_id)}"))
 
     async def collections(self) -> list[dict[str, Any]]:
@@ -138,10 +137,10 @@ class AsyncClient(Common):
         key: str | None = None,
         **options: Any,
     ) -> dict[str, Any]:
-        """Ask again about documents, and return the job when it has ended; at once with `wait=False`.
+        """Classify documents again in a job, and return it when it has ended; immediately with `wait=False`.
 
-        Options: `outdated`, `force`, `filter`, `scope`; with `dry_run=True` nothing is started, and the reply says what
-        it would take. After `timeout_s` the job is returned as it stands; it goes on.
+        Options: `outdated`, `force`, `filter`, `scope`; with `dry_run=True` nothing is started, and the reply is an
+        estimate. After `timeout_s` seconds the job is returned in its current state and continues.
         """
         job = await self._object(base.reindex(collection, key or str(uuid.uuid4()), options))
         ends = None if timeout_s is None else time.monotonic() + timeout_s
@@ -154,7 +153,7 @@ class AsyncClient(Common):
         return job
 
     async def jobs(self) -> list[dict[str, Any]]:
-        """Return the newest jobs, the newest first."""
+        """Return the newest jobs, newest first."""
         found: list[dict[str, Any]] = (await self._object(Call("GET", "/v1/jobs")))["jobs"]
         return found
 
@@ -163,7 +162,7 @@ class AsyncClient(Common):
         return await self._object(Call("GET", f"/v1/jobs/{calls.part(job_id)}"))
 
     async def job_items(self, job_id: str, *, status: str = "failed") -> AsyncIterator[dict[str, Any]]:
-        """Return the documents of a job that ended so, all of them."""
+        """Iterate over all documents of a job with this status."""
         cursor = None
         while True:
             page = await self._object(base.items(job_id, status, cursor))
@@ -174,11 +173,11 @@ class AsyncClient(Common):
                 return
 
     async def cancel(self, job_id: str) -> dict[str, Any]:
-        """Cancel a job; what was asked again stays."""
+        """Cancel a job; answers made so far are kept."""
         return await self._object(Call("POST", f"/v1/jobs/{calls.part(job_id)}/cancel"))
 
     async def dead_letters(self, *, reason: str | None = None) -> AsyncIterator[dict[str, Any]]:
-        """Return the dead letters that wait, newest first, all of them."""
+        """Iterate over all open dead letters, newest first."""
         cursor = None
         while True:
             page = await self._object(base.dead_letters(reason, cursor))
@@ -193,11 +192,11 @@ class AsyncClient(Common):
         return await self._object(base.dead_letter(letter_id))
 
     async def redrive(self, letter_id: int) -> dict[str, Any]:
-        """Send a dead letter again, and return what became of it."""
+        """Send a dead letter again, and return the outcome."""
         return await self._object(base.dead_letter(letter_id, "redrive"))
 
     async def discard(self, letter_id: int) -> dict[str, Any]:
-        """Close a dead letter for good without sending it, and return it."""
+        """Close a dead letter permanently without sending it, and return it."""
         return await self._object(base.dead_letter(letter_id, "discard"))
 
     async def sql(
@@ -210,9 +209,9 @@ class AsyncClient(Common):
         agents: bool = False,
         fields: Literal["body"] | None = None,
     ) -> dict[str, Any]:
-        """Run one SELECT; `agents`: over the collections that agents may see alone.
+        """Run one SELECT; `agents`: only over collections that agents may read.
 
-        With `fields="body"` the collections' tables have the texts of their documents, as `doc_body`.
+        With `fields="body"` the tables of collections include the texts of documents as `doc_body`.
         """
         return await self._object(base.sql(text, params, limit, timeout_ms, agents=agents, fields=fields))
 

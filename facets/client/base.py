@@ -1,4 +1,4 @@
-"""What both clients share: the address, the token, the memory, and how their calls become httpx's requests."""
+"""Base of both clients: URL, token, remembered tokens of writes, and the conversion of calls to httpx requests."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -15,15 +15,15 @@ Wait = Literal["none", "applied", "answered"]
 TIMEOUT_S = 30.0
 CONNECT_S = 5.0
 MARGIN_S = 10.0
-"""How much longer than it was told to wait a server may take to answer."""
+"""Time for an answer in addition to the requested waiting time."""
 TOKENS_MAX = 16
-"""How many one request may carry."""
+"""Maximum number of tokens in one request."""
 JOB_POLL_S = 1.0
 ENDED = frozenset({"succeeded", "failed", "canceled"})
 
 
 class Common:
-    """What both clients know; `headers` hold the token, which nothing shows."""
+    """Common state of both clients; the token is only in the headers and never shown."""
 
     def __init__(self, url: str, token: str | None, timeout_s: float, *, remembers: bool) -> None:
         self.url = base_url(url)
@@ -35,11 +35,11 @@ class Common:
         return f"{type(self).__name__}({self.url!r})"
 
     def patience(self, call: Call) -> Patience:
-        """Return how long a call is tried, from now on."""
+        """Return the retry budget of a call, starting now."""
         return Patience(self._timeout_s + call.wait_s, time.monotonic())
 
     def request(self, call: Call) -> dict[str, Any]:
-        """Return what httpx's `request` takes."""
+        """Return the arguments of httpx's `request`."""
         timeout = httpx.Timeout(call.wait_s + MARGIN_S, connect=CONNECT_S)
         headers = {**self._headers, **call.headers}
         address = self.url + call.path
@@ -53,13 +53,13 @@ class Common:
         }
 
     def lost(self, error: httpx.TransportError) -> Lost:
-        """Return what it means that no reply came."""
+        """Return a `Lost` for a transport error."""
         return Lost(f"{self.url} does not answer ({type(error).__name__}); is 'facetline serve' running there?")
 
     def searching(
         self, collection: str, facets: Facets | None, options: Mapping[str, Any], *, remembered: bool = True
     ) -> Call:
-        """Return a search that, unless `remembered` is False, knows what this client has written and seen."""
+        """Return a search that includes this client's earlier writes and reads, unless `remembered` is False."""
         given = dict(options)
         own = self.memory.for_search(collection) if remembered else ()
         tokens = dict.fromkeys([*(given.pop("at_least", None) or ()), *own])
@@ -67,7 +67,7 @@ class Common:
 
 
 def made(reply: httpx.Response) -> Reply:
-    """Return httpx's reply as ours."""
+    """Return a `Reply` from httpx's response."""
     return Reply(reply.status_code, reply.headers, reply.content)
 
 
@@ -90,7 +90,7 @@ def dead_letters(reason: str | None, cursor: str | None) -> Call:
 
 
 def dead_letter(letter_id: int, action: str = "") -> Call:
-    """Return one dead letter, or what is done with it: `redrive` or `discard`."""
+    """Return the request for one dead letter, or for an action on it: `redrive` or `discard`."""
     path = f"/v1/dead-letters/{int(letter_id)}"
     return Call("POST", f"{path}/{action}") if action else Call("GET", path)
 

@@ -1,7 +1,7 @@
-"""What the clients send, and what replies mean to them: pure. How it travels is `facets.client.client`'s.
+"""Requests of the clients, interpretation of replies, and retries. Pure; `facets.client.client` does the I/O.
 
-Every call can be repeated: reads change nothing, writes and jobs carry an `Idempotency-Key`, so a second one with the
-same key is not a second write. `talk` decides what is sent again, and when.
+Every call can be repeated: reads change nothing, writes and jobs have an `Idempotency-Key`, so that the same key is
+applied once. `talk` decides what is sent again, and when.
 """
 
 import json
@@ -19,16 +19,16 @@ from facetline.facets import documents, errors
 TRIES_MAX = 5
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.1, 5.0
 AGAIN = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.BAD_GATEWAY, 503, HTTPStatus.GATEWAY_TIMEOUT})
-SAID_CHARS_MAX = 2_000
+SHOWN_BYTES_MAX = 2_000
 PAGE_HITS, PAGE_HITS_WITH_TEXTS = 200, 50
-"""As many as a page may have."""
+"""Maximum hits of one page."""
 SEARCH_S = 20.0
-"""How long a server lets a search run; one that is slow is not asked again meanwhile."""
+"""The server's time limit of a search; a slow search is not sent again before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request; `path` is percent-encoded, `wait_s` how long the server may wait before it answers."""
+    """One request; `path` is percent-encoded, `wait_s` is how long the server may wait before it answers."""
 
     method: str
     path: str
@@ -50,7 +50,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back."""
+    """A response."""
 
     status: int
     headers: Mapping[str, str]
@@ -59,28 +59,28 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Nothing came back; `why` is for people."""
+    """No response; `why` is a readable reason."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait so long before the next step."""
+    """A wait before the next step."""
 
     seconds: float
 
 
 @dataclass(slots=True)
 class Patience:
-    """How long a call is tried: `timeout_s` from `started_s` on (monotonic seconds), `TRIES_MAX` times at most."""
+    """Retry budget of a call: `timeout_s` from `started_s` on (monotonic seconds), at most `TRIES_MAX` tries."""
 
     timeout_s: float
     started_s: float
     jitter: random.Random = field(default_factory=random.Random)
 
     def pause_s(self, tries: int, retry_after_s: float | None, now_s: float) -> float | None:
-        """Return how long to wait before the next try; None: there is no time or try left."""
+        """Return the wait before the next try in seconds; None if the budget is used up."""
         if tries >= TRIES_MAX:
             return None
         grown = min(PAUSE_FIRST_S * 2 ** (tries - 1), PAUSE_MAX_S) * (0.5 + self.jitter.random())
@@ -89,14 +89,14 @@ class Patience:
 
 
 Steps = Generator[Call | Pause, Reply | Lost | None, Any]
-"""Asks for a call to be sent (answered with what came) or for a pause (answered with None)."""
+"""Yields calls to send (resumed with the result) and pauses (resumed with None)."""
 
 
 def talk(call: Call, patience: Patience, clock: Callable[[], float]) -> Steps:
-    """Send a call until it has an answer, or patience ends; return the JSON value of the answer.
+    """Send a call until it is answered or the retry budget is used up; return the JSON value of the answer.
 
     Raises:
-        PipelineError: what the server refused, or why no answer came.
+        PipelineError: the server's refusal, or why no answer came.
     """
     tries = 0
     while True:
@@ -122,7 +122,9 @@ def value_of(reply: Reply) -> Any:
     try:
         return json.loads(reply.body)
     except (ValueError, RecursionError):
-        raise errors.ServerUnavailable(f"the reply is no JSON: {_shown(reply)}; is this a facetline serve?") from None
+        raise errors.ServerUnavailable(
+            f"the reply is not JSON: {_shown(reply)}; check that the URL is a 'facetline serve'"
+        ) from None
 
 
 _QUERIES: Mapping[str, type[errors.InvalidQuery]] = {
@@ -155,7 +157,7 @@ _REFUSED = frozenset({"write-refused", "too-large", "key-reused", "unknown-colle
 
 
 def error_of(reply: Reply) -> errors.PipelineError:
-    """Return a problem (RFC 9457) as the error that it was on the server."""
+    """Return a problem (RFC 9457) as the server's error."""
     problem = _problem(reply)
     name = str(problem.get("type", "")).rsplit("/", 1)[-1]
     message = str(problem.get("detail") or problem.get("title") or _shown(reply))
@@ -192,50 +194,50 @@ def _problem(reply: Reply) -> dict[str, Any]:
 
 
 def _shown(reply: Reply) -> str:
-    text = reply.body[:SAID_CHARS_MAX].decode("utf-8", "replace")
+    text = reply.body[:SHOWN_BYTES_MAX].decode("utf-8", "replace")
     return f"HTTP {reply.status} {' '.join(text.split())[:200]}".rstrip()
 
 
 def _retry_after_s(reply: Reply) -> float | None:
-    message = reply.headers.get("retry-after", "").strip()
-    if message.isdecimal():
-        return float(message[:9])
+    value = reply.headers.get("retry-after", "").strip()
+    if value.isdecimal():
+        return float(value[:9])
     try:
-        return max(0.0, (parsedate_to_datetime(message) - datetime.now(UTC)).total_seconds())
+        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
     except (TypeError, ValueError):
         return None
 
 
-# What is sent
+# Requests
 
 
 def encoded(content: Mapping[str, Any]) -> bytes:
-    """Return a body; what is None is left out.
+    """Return a JSON body without members that are None.
 
     Raises:
-        InvalidQuery: it is no JSON, or no valid Unicode.
+        InvalidQuery: it cannot be JSON, or is not valid Unicode.
     """
     given = {name: value for name, value in content.items() if value is not None}
     try:
         return json.dumps(given, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:
-        raise errors.InvalidQuery("a text holds half a surrogate pair; send valid Unicode") from None
+        raise errors.InvalidQuery("a text contains a lone surrogate; send valid Unicode") from None
     except (TypeError, ValueError, RecursionError) as error:
         raise errors.InvalidQuery(f"an argument is not JSON: {error}") from None
 
 
 def document(uri: str) -> str:
-    """Return the address of a document.
+    """Return the path of a document.
 
     Raises:
-        InvalidEvent: it is no uri.
+        InvalidEvent: the uri is invalid.
     """
     documents.parse_uri(uri)
     return f"/v1/documents/{quote(uri, safe='/@')}"
 
 
 def part(name: str) -> str:
-    """Return a name as one part of an address."""
+    """Return a name as one percent-encoded path segment."""
     return quote(name, safe="")
 
 
@@ -247,20 +249,20 @@ def write(uri: str, body: str | None, state: Mapping[str, Any] | None, key: str,
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What a write waits for, and how long (seconds)."""
+    """What a write waits for, and for how many seconds."""
 
     wait: str
     timeout_s: float
 
     @property
     def params(self) -> tuple[tuple[str, str], ...]:
-        """As parameters of an address."""
+        """The URL parameters."""
         return (("wait", self.wait), ("timeout", f"{round(self.timeout_s * 1000)}ms"))
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """How many hits are still wanted (None: all), and where the next page begins."""
+    """How many hits are still to be read (None: all), and the cursor of the next page."""
 
     left: int | None
     most: int
@@ -268,23 +270,23 @@ class Wanted:
 
     @property
     def page(self) -> int:
-        """The hits to ask for next; 0 when nothing more is wanted."""
+        """The number of hits to request next; 0 at the end."""
         return self.most if self.left is None else min(self.most, self.left)
 
     def after(self, page: Mapping[str, Any]) -> "Wanted":
-        """Return what is wanted behind a page."""
+        """Return what remains after a page."""
         left = None if self.left is None else self.left - len(page["hits"])
         return replace(self, left=left if page["next_cursor"] else 0, cursor=page["next_cursor"])
 
 
 def wanted(limit: int | None, options: Mapping[str, Any]) -> Wanted:
-    """Return what is wanted of a search at first.
+    """Return the initial state for reading `limit` hits (None: all).
 
     Raises:
-        InvalidQuery: it is a negative number of hits.
+        InvalidQuery: the limit is negative.
     """
     if limit is not None and limit < 0:
-        raise errors.InvalidQuery(f"limit is {limit}; give the number of hits that you want, or leave it out")
+        raise errors.InvalidQuery(f"limit is {limit}; set the number of hits, or omit it for all")
     return Wanted(limit, PAGE_HITS_WITH_TEXTS if options.get("fields") else PAGE_HITS)
 
 

@@ -1,7 +1,7 @@
-"""What a client remembers, so that it reads its own writes and never an older state than it has seen.
+"""Tokens that a client remembers, so that it reads its own writes and never an older state than it has seen.
 
-Of each document it wrote or read the newest token, of the last 15 of them, and of each collection it searched how far
-that was. Where the store is another one, none of it means anything: `forget`.
+It keeps the newest token of each of the last 15 documents that it wrote or read, and of each collection that it
+searched. They are meaningless for another store: `forget`.
 """
 
 import threading
@@ -12,12 +12,12 @@ from typing import Any
 from facetline.facets import errors, loopback
 
 WRITES_MAX = 15
-"""With a collection's own, as many tokens as one request may carry."""
+"""Together with the collection's token these are as many as one request may have."""
 COLLECTIONS_MAX = 256
 
 
 class Memory:
-    """Tokens; threads may share it."""
+    """Remembered tokens; thread-safe."""
 
     def __init__(self, *, on: bool) -> None:
         self._on = on
@@ -26,29 +26,29 @@ class Memory:
         self._searches: OrderedDict[str, str] = OrderedDict()
 
     def written(self, uri: str, reply: dict[str, Any]) -> dict[str, Any]:
-        """Remember what a reply about one document says, and return it."""
+        """Remember the token of a reply about one document, and return the reply."""
         self._keep(self._writes, uri, reply.get("token"), WRITES_MAX)
         return reply
 
     def found(self, collection: str, reply: dict[str, Any]) -> dict[str, Any]:
-        """Remember how far a search's reply was, and return it."""
+        """Remember the token of a search's reply, and return the reply."""
         self._keep(self._searches, collection, reply["as_of"]["token"], COLLECTIONS_MAX)
         return reply
 
     def for_search(self, collection: str) -> list[str]:
-        """Return what a search must know."""
+        """Return the tokens that a search must include."""
         with self._lock:
             own = self._searches.get(collection)
             return [*([own] if own else []), *self._writes.values()]
 
     def params_of(self, uri: str) -> tuple[tuple[str, str], ...]:
-        """Return what a document's reader must know, as parameters of its address."""
+        """Return the token for reading a document, as URL parameters."""
         with self._lock:
             token = self._writes.get(uri)
             return (("at_least", token),) if token else ()
 
     def forget(self) -> bool:
-        """Forget everything; say whether there was anything."""
+        """Forget all tokens; return whether there were any."""
         with self._lock:
             had = bool(self._writes or self._searches)
             self._writes.clear()
@@ -66,10 +66,10 @@ class Memory:
 
 
 def base_url(url: str) -> str:
-    """Return a server's address without a slash at its end.
+    """Return a server's URL without a trailing slash.
 
     Raises:
-        InvalidSettings: it is none, or holds a name and password.
+        InvalidSettings: it is not an http(s) URL, or contains credentials, a query or a fragment.
     """
     try:
         parts = urllib.parse.urlsplit(url.strip())
@@ -77,14 +77,14 @@ def base_url(url: str) -> str:
     except ValueError:
         usable = False
     if not usable:
-        raise errors.InvalidSettings(f"{url[:80]!r} is no address of a server; give one like http://127.0.0.1:8080")
+        raise errors.InvalidSettings(f"{url[:80]!r} is not a server URL; use one like http://127.0.0.1:8080")
     if "@" in parts.netloc:
-        raise errors.InvalidSettings("the address holds a name or password; give the token by the parameter 'token'")
+        raise errors.InvalidSettings("the URL contains a user name or password; pass the token as parameter 'token'")
     if parts.query or parts.fragment:
-        raise errors.InvalidSettings(f"{url[:80]!r} has more than an address; leave out what follows '?' or '#'")
+        raise errors.InvalidSettings(f"{url[:80]!r} has a query or fragment; remove what follows '?' or '#'")
     return url.strip().rstrip("/")
 
 
 def is_loopback(url: str) -> bool:
-    """Say whether an address is this machine: then no proxy is asked."""
+    """Return whether a URL is this machine, for which no proxy is used."""
     return loopback.is_loopback(urllib.parse.urlsplit(url).hostname or "")

@@ -1,1 +1,1 @@
-"""The explorer: the web page over a node, at `/` and `/{collection}`."""
+"""Explorer: the web pages over a backend, at `/` and `/{collection}`."""

@@ -1,7 +1,7 @@
-"""What all pages share: who looks, what a reply looks like, and the headers that keep a page to itself.
+"""Common parts of all pages: the visitor, rendering, problems, forms and security headers.
 
-A page that is asked for by htmx is answered with the part that changes; everybody else gets it whole. Both are made by
-the same handler from the same template.
+A request by htmx is answered with the part of the page that changes, any other with the whole page. Both are rendered
+by the same handler from the same template.
 """
 
 import hashlib
@@ -31,11 +31,11 @@ STATIC = HERE / "static"
 SIGN_IN = "/-/sign-in"
 FORM_BYTES_MAX = 16 * 1024
 FOUND = 303
-# What programs ask for, whatever they accept.
+# Routes for programs: a problem there is never an HTML page.
 _NOT_PAGES = ("/v1/", "/mcp/", "/livez/", "/readyz/", "/health/", "/metrics/", "/openapi.json/", "/static/")
 
-# Nothing inline, nothing from elsewhere, nobody may frame it. `same-origin` and not `no-referrer`: without it a
-# browser calls the origin of a form "null".
+# Nothing inline, nothing from other hosts, no framing. `same-origin` instead of `no-referrer`: with the latter a
+# browser sends the origin of a form as "null".
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
@@ -56,7 +56,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who looks at a page; `session` is the name that the browser sent, if it is one."""
+    """The visitor of a page; `session` is the session cookie, `mark` the CSRF token of its forms."""
 
     caller: Caller
     session: str | None
@@ -65,17 +65,17 @@ class Visitor:
 
     @property
     def may_reindex(self) -> bool:
-        """Whether jobs are for this visitor."""
+        """Whether this visitor may start reindex jobs and see dead letters."""
         return "admin" in self.caller.rights and self.caller.scope is None
 
     @property
     def may_sql(self) -> bool:
-        """Whether statements are for this visitor."""
+        """Whether this visitor may run SQL."""
         return "sql" in self.caller.rights and self.caller.scope is None
 
 
 class Site:
-    """The pages' surroundings: node, sessions and templates."""
+    """Backend, sessions and templates of the pages."""
 
     def __init__(self, service: Service, clock: Callable[[], float]) -> None:
         self.service = service
@@ -96,22 +96,22 @@ class Site:
             "seconds": formatting.seconds,
             "usd": formatting.usd,
             "moment": formatting.moment,
-            "exact": escape,  # for values that a form sends back; everything else is shown as `display` has it
+            "exact": escape,  # for values that a form sends back; everything else is escaped by `display`
             "pathpart": lambda text: quote(text, safe=""),
         }
 
     @cached_property
     def stamp(self) -> str:
-        """What the addresses of static files end with, so that browsers keep them until they change."""
+        """Version of the static files in their URLs, so that browsers cache them until they change."""
         digest = hashlib.sha256()
         for path in sorted(STATIC.iterdir()):
             digest.update(path.read_bytes())
         return digest.hexdigest()[:12]
 
     def page(self, handler: Page, *, form: bool = False, right: Right | None = "read") -> Handler:
-        """Return a handler that knows who looks; problems become pages, and who is nobody is asked to sign in.
+        """Return a handler with the visitor; problems become pages, and without a valid token the sign-in page opens.
 
-        Whoever does not have `right` is refused; None: everybody who is someone may.
+        A visitor without `right` is refused; None: any visitor with a valid token.
         """
 
         async def handle(request: Request) -> Response:
@@ -133,7 +133,7 @@ class Site:
         return handle
 
     async def visitor(self, request: Request) -> Visitor:
-        """Return who looks.
+        """Return the visitor.
 
         Raises:
             Problem: `unauthorized`, or `foreign-host`.
@@ -154,7 +154,7 @@ class Site:
     def render(
         self, request: HTTPConnection, template: str, visitor: Visitor | None, *, status: int = 200, **values: Any
     ) -> Response:
-        """Return a page, or the part of it that htmx asks for."""
+        """Return a page, or the part of it that htmx requests."""
         part = is_part(request)
         text = self._templates.get_template(template).render(
             layout="part.html" if part else "page.html", stamp=self.stamp, visitor=visitor, sign_in=SIGN_IN, **values
@@ -177,28 +177,28 @@ class Site:
         return reply
 
     def problem_page(self, connection: HTTPConnection, problem: Problem) -> Response | None:
-        """Return the page of a problem that nobody of ours met, for people who go by a page's address."""
+        """Return the page of a problem raised outside the pages, if the request accepts HTML and is not for the API."""
         path = connection.scope["path"]
         if f"{path}/".startswith(_NOT_PAGES) or "text/html" not in connection.headers.get("accept", ""):
             return None
         return self.problem(connection, problem, None)
 
     def to_sign_in(self, request: Request) -> Response:
-        """Send the visitor to the sign-in page, and from there back to where it was going."""
+        """Redirect to the sign-in page, and from there back to the requested page."""
         if is_part(request):
             return Response(status_code=204, headers={**HEADERS, "HX-Refresh": "true"})
         path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         return self.go(f"{SIGN_IN}?next={quote(path, safe='')}" if request.method == "GET" else SIGN_IN)
 
     def go(self, address: str) -> Response:
-        """Send the browser to another page of ours."""
+        """Redirect to another page of this site."""
         return RedirectResponse(address, FOUND, HEADERS)
 
     async def _check_form(self, request: Request, visitor: Visitor) -> None:
         await self.check_mark(request, visitor.session if visitor.signed_in else None)
 
     async def check_mark(self, request: Request, session: str | None) -> None:
-        """Refuse a form that is not ours, on top of what the origin says.
+        """Refuse a form that this process did not render (CSRF), in addition to the check of its origin.
 
         Raises:
             Problem: `forbidden`.
@@ -212,27 +212,27 @@ class Site:
             raise Problem("forbidden", "this form has expired; reload the page and send it again")
 
     async def form(self, request: Request) -> dict[str, str]:
-        """Return the fields of a small form, which is read once.
+        """Return the fields of a form, parsed once per request.
 
         Raises:
-            Problem: `too-large`, or not a form.
+            Problem: `too-large`, or `unsupported-media-type`.
         """
         known: dict[str, str] | None = getattr(request.state, "form", None)
         if known is not None:
             return known
         if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-            raise Problem("unsupported-media-type", "send a form")
+            raise Problem("unsupported-media-type", "send a form: content-type: application/x-www-form-urlencoded")
         sent = bytearray()
         async for piece in request.stream():
             sent += piece
             if len(sent) > FORM_BYTES_MAX:
-                raise Problem("too-large", f"a form has at most {FORM_BYTES_MAX} bytes")
+                raise Problem("too-large", f"the form has more than {FORM_BYTES_MAX} bytes")
         fields = dict(parse_qsl(sent.decode("utf-8", "replace"), keep_blank_values=True))
         request.state.form = fields
         return fields
 
 
 def is_part(request: HTTPConnection) -> bool:
-    """Say whether htmx asks for a part; going back in history it takes the page whole."""
+    """Return whether htmx requests a part; for going back in history it requests the whole page."""
     headers = request.headers
     return headers.get("hx-request") == "true" and headers.get("hx-history-restore-request") != "true"

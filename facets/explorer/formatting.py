@@ -1,4 +1,4 @@
-"""Numbers and moments as the page writes them: pure, always in one form, never rounded up to certainty."""
+"""Formats numbers and times for the page. Pure; never rounds up to certainty."""
 
 import math
 from datetime import datetime
@@ -10,19 +10,19 @@ _CENT = 0.01
 
 
 def count(number: int) -> str:
-    """Return a whole number with a comma at each thousand."""
+    """Return an integer with thousands separators."""
     return f"{number:,}"
 
 
 def confidence(value: float | None) -> str:
-    """Return a confidence with two places, cut and not rounded: 0.999 is not 1.00. "none" where none is given."""
+    """Return a confidence with two decimals, truncated: 0.999 is not 1.00; "none" for None."""
     if value is None:
         return "none"
     return f"{math.floor(value * 100 + 1e-9) / 100:.2f}"
 
 
 def percent(part: float) -> str:
-    """Return a share of 1 as a percentage; what is not nothing is not 0 %, what is not all is not 100 %."""
+    """Return a fraction as a percentage; only 0 is "0 %", only 1 is "100 %"."""
     whole = round(part * 100)
     if whole == 0 and part > 0:
         return "<1 %"
@@ -30,7 +30,7 @@ def percent(part: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """Return a span of time in the unit that people would say it in."""
+    """Return a duration in seconds, minutes, hours or days."""
     if value < 1:
         return "under 1 s"
     if value < 2 * MINUTE_S:
@@ -41,7 +41,7 @@ def seconds(value: float) -> str:
 
 
 def usd(value: float | None) -> str:
-    """Return an amount of money in cents, or with as many places as a smaller one takes; "unknown" where it is."""
+    """Return an amount in US dollars, with more decimals for amounts below a cent; "unknown" for None."""
     if value is None:
         return "unknown"
     if value == 0 or value >= _CENT:
@@ -50,5 +50,5 @@ def usd(value: float | None) -> str:
 
 
 def moment(text: str | None) -> str:
-    """Return an RFC 3339 moment as people read it, in UTC, to the second."""
+    """Return an RFC 3339 timestamp in a readable form, in UTC, to the second."""
     return "" if text is None else datetime.fromisoformat(text).strftime("%-d %b %Y, %H:%M:%S UTC")

@@ -1,4 +1,4 @@
-"""Hits, answers and titles as the page shows them: pure."""
+"""View models of hits, answers and titles. Pure."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -11,14 +11,14 @@ from facetline.facets.questions import Boolean, Choice, Question, Score
 
 EXCERPT_MAX = 280
 BEGINNING_CHARS = 8 * EXCERPT_MAX
-"""How much of a text is looked at for its excerpt: runs of white space count as one."""
+"""Characters read for an excerpt; runs of white space collapse to one space."""
 TITLE_MAX = 140
 STATE_SHOWN_MAX = 4
-# Options of a distribution that are drawn; what is left is summed up in one line.
+# Options of a distribution that are drawn; the others are counted in one line.
 BARS_MAX = 8
-# State fields that people call a text's title, the likeliest first.
+# State fields that may hold a title, most likely first.
 _TITLES = ("title", "subject", "headline", "name", "summary")
-# Below this half of the answers or more may be wrong, whatever the model: said on the page where no other limit is set.
+# Default limit for "low": below it half of the answers or more may be wrong, whatever the model.
 LOW_CONFIDENCE = 0.5
 
 
@@ -35,7 +35,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer: `share` is its confidence, 0 to 100; `low` says that it is below the limit."""
+    """One answer: `share` is its confidence, 0 to 100; `low`: the confidence is below the limit."""
 
     question: str
     ask: str
@@ -68,14 +68,14 @@ class Hit:
 
 
 def href_of(collection: str, uri: str) -> str:
-    """Return the address of a document's page."""
+    """Return the URL of a document's page."""
     return f"/{collection}/{quote(uri, safe='/@:')}"
 
 
 def hit(
     collection: str, questions: Mapping[str, Question], found: Mapping[str, Any], body: str | None, least: float | None
 ) -> Hit:
-    """Return one hit with the body's beginning, where there is one to show."""
+    """Return one hit with an excerpt of the body, if given."""
     title = title_of(found["state"])
     return Hit(
         uri=found["uri"],
@@ -93,7 +93,7 @@ def hit(
 
 
 def title_of(state: Mapping[str, Any] | None) -> str | None:
-    """Return what the state calls the document; None where it says nothing of the kind."""
+    """Return the document's title from its state, or None."""
     for name in _TITLES:
         value = (state or {}).get(name)
         if isinstance(value, str) and value.strip():
@@ -102,14 +102,14 @@ def title_of(state: Mapping[str, Any] | None) -> str | None:
 
 
 def excerpt(body: str | None) -> str:
-    """Return the beginning of a body on one line."""
+    """Return the first characters of a body on one line."""
     return _cut(body or "", EXCERPT_MAX)
 
 
 def answers(
     questions: Mapping[str, Question], given: Mapping[str, Mapping[str, Any]] | None, least: float | None
 ) -> list[Answer]:
-    """Return the answers in the order of the questions; what no question asks for now is left out."""
+    """Return the answers in the order of the questions, without answers to former questions."""
     return [
         _answer(name, question, given[name], LOW_CONFIDENCE if least is None else least)
         for name, question in questions.items()
@@ -156,7 +156,7 @@ def _place(levels: Sequence[str], level: str) -> int:
 
 
 def _bars(question: Question, value: Mapping[str, Any]) -> list[Bar]:
-    """Return the distribution, the likeliest first; that of a scale in its own order."""
+    """Return the distribution, most probable first; levels of a score in their declared order."""
     if isinstance(question, Boolean):
         yes = value["probability"]
         pairs = [] if yes is None else [("yes", yes, value["value"]), ("no", 1 - yes, not value["value"])]
@@ -193,6 +193,6 @@ def _state(state: Mapping[str, Any] | None, title: str | None) -> list[tuple[str
 
 
 def _cut(text: str, most: int) -> str:
-    # No more is looked at than may be shown, however long the text is.
+    # Only a bounded part of the text is read.
     words = " ".join(text[: most * 8].split())
     return words if len(words) <= most else words[: most - 1].rsplit(" ", 1)[0].rstrip(" ,.;:") + "…"

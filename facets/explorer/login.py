@@ -1,6 +1,6 @@
-"""Signing in with a token, and out again.
+"""Sign-in with a token, and sign-out.
 
-The browser gets a session cookie that no script reads and no other site sends; the token itself stays on the server.
+The browser gets a session cookie (HttpOnly, SameSite=Strict); the token stays on the server.
 """
 
 from urllib.parse import urlsplit
@@ -16,14 +16,14 @@ from facetline.facets.explorer.sessions import COOKIE, LIFE_S
 REFUSED = 401
 
 
-class SigningIn:
-    """The handlers of the sign-in page."""
+class Login:
+    """Handlers of the sign-in page."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
 
     async def show(self, request: Request) -> Response:
-        """Ask for a token."""
+        """Show the form."""
         return self._form(request, request.query_params.get("next", ""))
 
     async def sign_in(self, request: Request) -> Response:
@@ -43,7 +43,7 @@ class SigningIn:
             self._site.sessions.open(token),
             max_age=LIFE_S,
             path="/",
-            # The browser knows how it got here, also behind a proxy that ends TLS.
+            # By the browser's Origin, which is right also behind a proxy that terminates TLS.
             secure=request.headers.get("origin", "").startswith("https://"),
             httponly=True,
             samesite="strict",
@@ -70,7 +70,7 @@ class SigningIn:
 
 
 def _own(address: str) -> str:
-    """Return an address of this site, and the front page in place of any other."""
+    """Return a path of this site; the front page for any other URL."""
     parts = urlsplit(address)
     own = address.startswith("/") and not address.startswith(("//", "/\\")) and not parts.netloc and not parts.scheme
     return address if own and address.isprintable() and "\\" not in address else "/"

@@ -1,4 +1,4 @@
-"""The three pages that people look at: the collections, one collection, one document."""
+"""The three main pages: all collections, one collection, one document."""
 
 import asyncio
 import re
@@ -14,21 +14,20 @@ from facetline.facets.api.problems import of_error
 from facetline.facets.backend import Caller
 from facetline.facets.definitions import Definition
 from facetline.facets.documents import Status
-from facetline.facets.explorer import formatting, hits, letters, pipeline_strip, sidebar, sort_options
-from facetline.facets.explorer import search_url as asked_
+from facetline.facets.explorer import dead_letters, formatting, hits, pipeline_strip, search_url, sidebar, sort_options
 from facetline.facets.explorer.base import Site, Visitor, is_part
-from facetline.facets.explorer.search_url import Asked
+from facetline.facets.explorer.search_url import SearchUrl
 from facetline.facets.questions import Question
 from facetline.facets.search.selection import MISSING, values_of
 
-# The search stands without the store: each thing that the page wants of it beside that may take so long (seconds).
+# Seconds for each read of the store besides the search, which works without the store.
 STORE_S = 2.0
 _PLACE = re.compile(r"filter, line (\d{1,6}), column (\d{1,6})")
 
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """One thing that narrows the search, and the search without it."""
+    """One active filter, with the URL of the search without it."""
 
     name: str
     value: str
@@ -36,14 +35,14 @@ class Chip:
 
 
 class Pages:
-    """The handlers of the three pages."""
+    """Handlers of the three pages."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._node = site.node
 
     async def collections(self, request: Request, visitor: Visitor) -> Response:
-        """Show every collection with its questions and how its documents stand."""
+        """Show all collections with their questions and the number of documents by status."""
         listed = await self._node.collections(visitor.caller)
         definitions = await self._node.definitions(visitor.caller)
         shown = [
@@ -55,18 +54,20 @@ class Pages:
             for each in listed
             if each["name"] in definitions.by_name
         ]
-        waiting = await letters.waiting(self._node, visitor)
+        waiting = await dead_letters.waiting(self._node, visitor)
         return self._site.render(request, "collections.html", visitor, collections=shown, letters=waiting)
 
     async def collection(self, request: Request, visitor: Visitor) -> Response:
-        """Show the documents of a collection that the address asks for."""
+        """Show the documents of a collection that match the URL."""
         definition = await self._definition(visitor.caller, request.path_params["collection"])
         pairs = request.query_params.multi_items()
         problem: errors.InvalidQuery | None = None
         try:
-            asked = asked_.read(definition.name, pairs, questions=definition.questions).declared(definition.questions)
+            asked = search_url.read(definition.name, pairs, questions=definition.questions).declared(
+                definition.questions
+            )
         except errors.InvalidQuery as error:
-            asked, problem = Asked(definition.name), error
+            asked, problem = SearchUrl(definition.name), error
         if problem is None and not is_part(request) and _has_blanks(pairs):
             return self._site.go(asked.address())
         if problem is None:
@@ -77,11 +78,11 @@ class Pages:
         if problem is not None:
             return await self._refused(request, visitor, definition, asked, problem)
         shown = await self._hits(visitor.caller, definition, reply["hits"], asked)
-        values = await self._surroundings(visitor, definition, asked, reply)
+        values = await self._values(visitor, definition, asked, reply)
         return await self._render_collection(request, visitor, asked, {**values, "hits": shown, "problem": None})
 
     async def document(self, request: Request, visitor: Visitor) -> Response:
-        """Show one document with all that is known of it."""
+        """Show one document with text, state, answers and their source."""
         definition = await self._definition(visitor.caller, request.path_params["collection"])
         uri = request.path_params["uri"]
         await self._check_uri(visitor.caller, definition, uri)
@@ -109,7 +110,7 @@ class Pages:
         )
 
     async def _check_uri(self, caller: Caller, definition: Definition, uri: str) -> None:
-        """Refuse what cannot be a document of the collection: on the page it is not there, whatever the reason."""
+        """Raise `NotFound` for a uri that cannot belong to the collection, whatever the reason."""
         try:
             located, _ = (await self._node.definitions(caller)).locate(documents.parse_uri(uri))
         except errors.InvalidEvent:
@@ -117,7 +118,7 @@ class Pages:
         if located is None or located.name != definition.name:
             raise errors.NotFound(f"no document {uri[:80]!r} in collection '{definition.name}'")
 
-    async def _search(self, caller: Caller, asked: Asked) -> dict[str, Any]:
+    async def _search(self, caller: Caller, asked: SearchUrl) -> dict[str, Any]:
         async with self._site.service.searches.one(caller.name):
             return await self._node.search(caller, asked.selection())
 
@@ -125,7 +126,7 @@ class Pages:
         known = (await self._node.definitions(caller)).by_name
         if name not in known:
             hint = errors.nearest(name[:80], known)
-            raise errors.UnknownCollection(f"there is no collection {name[:80]!r}{hint}", allowed=sorted(known))
+            raise errors.UnknownCollection(f"unknown collection {name[:80]!r}{hint}", allowed=sorted(known))
         return known[name]
 
     async def _refused(
@@ -133,20 +134,20 @@ class Pages:
         request: Request,
         visitor: Visitor,
         definition: Definition,
-        asked: Asked,
+        asked: SearchUrl,
         problem: errors.InvalidQuery,
     ) -> Response:
-        """Show why a search is refused, beside the counts of what it would be without the part that cannot stand."""
+        """Show why a search is invalid, with the counts of the search without the invalid part."""
         known = {
             name: fitting
             for name, values in asked.facets.items()
-            if (fitting := tuple(value for value in values if _stands(definition, name, value)))
+            if (fitting := tuple(value for value in values if _is_valid(definition, name, value)))
         }
         least = asked.min_confidence if asked.min_confidence is None or 0 <= asked.min_confidence <= 1 else None
-        standing_part = Asked(definition.name, known, least, scope=asked.scope if definition.scoped else None)
-        reply = await self._search(visitor.caller, standing_part)
-        kept = replace(standing_part, filter=asked.filter)
-        values = await self._surroundings(visitor, definition, kept, reply)
+        valid_part = SearchUrl(definition.name, known, least, scope=asked.scope if definition.scoped else None)
+        reply = await self._search(visitor.caller, valid_part)
+        kept = replace(valid_part, filter=asked.filter)
+        values = await self._values(visitor, definition, kept, reply)
         return await self._render_collection(
             request,
             visitor,
@@ -167,16 +168,15 @@ class Pages:
             status=of_error(problem).status,
         )
 
-    async def _surroundings(
-        self, visitor: Visitor, definition: Definition, asked: Asked, reply: Mapping[str, Any]
+    async def _values(
+        self, visitor: Visitor, definition: Definition, asked: SearchUrl, reply: Mapping[str, Any]
     ) -> dict[str, Any]:
         strip = await self._strip(visitor.caller, definition.name)
-        # In a thread: each option has an address with everything that is asked for, which may be hundreds of times
-        # hundreds.
-        return {**await asyncio.to_thread(_around, definition, asked, reply), "strip": strip}
+        # In a thread: the URL of each option contains all selected values, which may be hundreds times hundreds.
+        return {**await asyncio.to_thread(_page_values, definition, asked, reply), "strip": strip}
 
     async def _strip(self, caller: Caller, collection: str) -> pipeline_strip.Strip | None:
-        """Return the strip; None while the store, which knows it, is away."""
+        """Return the strip; None while the store is unavailable."""
         try:
             async with asyncio.timeout(STORE_S):
                 return pipeline_strip.strip(await self._node.strip(caller, collection))
@@ -184,7 +184,7 @@ class Pages:
             return None
 
     async def _hits(
-        self, caller: Caller, definition: Definition, found: Sequence[Mapping[str, Any]], asked: Asked
+        self, caller: Caller, definition: Definition, found: Sequence[Mapping[str, Any]], asked: SearchUrl
     ) -> list[hits.Hit]:
         texts = await self._texts(caller, found)
         return [
@@ -193,21 +193,21 @@ class Pages:
         ]
 
     async def _texts(self, caller: Caller, found: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-        """Return how the texts of hits begin, of those whose answers are about that text.
+        """Return the first characters of the texts of hits, without those whose text changed.
 
-        A document may have been written since the search's snapshot: no hit shows a text beside answers to another.
+        A document may have been written since the search's snapshot: no hit shows a text next to answers to another.
         """
         uris = [each["uri"] for each in found]
         try:
             async with asyncio.timeout(STORE_S):
                 texts = await self._node.beginnings(caller, uris, chars=hits.BEGINNING_CHARS)
         except (TimeoutError, errors.TransientError):
-            return {}  # the store is away: the search's own reply stands without it
+            return {}  # the store is unavailable; hits are shown without texts
         revisions = {each["uri"]: each["revision"] for each in found}
         return {uri: text for uri, (revision, text) in texts.items() if revision == revisions[uri]}
 
     async def _render_collection(
-        self, request: Request, visitor: Visitor, asked: Asked, values: Mapping[str, Any], *, status: int = 200
+        self, request: Request, visitor: Visitor, asked: SearchUrl, values: Mapping[str, Any], *, status: int = 200
     ) -> Response:
         reply = await asyncio.to_thread(
             self._site.render,
@@ -223,15 +223,15 @@ class Pages:
             **values,
         )
         if is_part(request):
-            # The form sends its empty fields too; the address that people copy goes without.
+            # The form also sends its empty fields; the URL that people copy omits them.
             reply.headers["HX-Push-Url"] = asked.address()
         return reply
 
 
-def _around(definition: Definition, asked: Asked, reply: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what stands around the hits."""
+def _page_values(definition: Definition, asked: SearchUrl, reply: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the template values besides the hits."""
     cursor = reply["next_cursor"]
-    first = (asked.page - 1) * asked_.PAGE_ROWS + 1 if reply["hits"] else 0
+    first = (asked.page - 1) * search_url.PAGE_ROWS + 1 if reply["hits"] else 0
     previous = asked.previous_page()
     return {
         "definition": definition,
@@ -252,12 +252,12 @@ def _has_blanks(pairs: Sequence[tuple[str, str]]) -> bool:
     return any(not value.strip() or (name == "min_confidence" and value.strip(" 0.") == "") for name, value in pairs)
 
 
-def _stands(definition: Definition, name: str, value: str) -> bool:
+def _is_valid(definition: Definition, name: str, value: str) -> bool:
     question = definition.questions.get(name)
     return question is not None and value in (*values_of(question), MISSING)
 
 
-def _chips(asked: Asked, questions: Mapping[str, Question]) -> list[Chip]:
+def _chips(asked: SearchUrl, questions: Mapping[str, Question]) -> list[Chip]:
     found = [
         Chip(name, sidebar.value_label(questions.get(name), value), asked.toggled(name, value).address())
         for name, values in asked.facets.items()
@@ -274,8 +274,8 @@ def _chips(asked: Asked, questions: Mapping[str, Question]) -> list[Chip]:
 
 
 def _caret(text: str | None, problem: errors.InvalidQuery) -> tuple[str, str, str] | None:
-    """Return the filter's line before, at and behind the place of an error."""
-    # Not every problem with a filter has its place as fields, but every message about one begins with it.
+    """Return the line of a filter's error, split into the text before, at and after its column."""
+    # Not every filter error has line and column as fields, but every message begins with them.
     place = _PLACE.match(problem.message)
     if text is None or place is None:
         return None

@@ -1,4 +1,4 @@
-"""How a collection stands: the counts by status and the pipeline strip, as the page shows them. Pure."""
+"""View model of the pipeline strip: documents by status, lag, evaluator and cost of a collection. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -6,10 +6,10 @@ from typing import Any
 
 from facetline.facets.explorer import formatting
 
-# In the order in which they are drawn; deleted documents are not there for a reader.
+# In drawing order; deleted documents are not shown.
 STATUSES = ("indexed", "pending", "failed", "empty")
 _LABELS = {"indexed": "answered", "pending": "being asked", "failed": "failed", "empty": "blank"}
-# A state in which pending documents are not being asked about, and nothing else says so.
+# The evaluator's state while no worker is running and documents wait.
 _ABSENT = "absent"
 _EVALUATOR = {
     "ok": "answering",
@@ -18,14 +18,14 @@ _EVALUATOR = {
     "absent": "not asked",
     "unknown": "not asked: no worker is running",
 }
-# How often the strip asks for news while something moves, and while nothing does (seconds).
+# Polling interval of the strip in seconds: while documents wait, and otherwise.
 BUSY_S = 2
 QUIET_S = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One status: where its piece of the line begins and how long it is, 0 to 100."""
+    """One status: start and length of its segment of the line, 0 to 100."""
 
     status: str
     label: str
@@ -36,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """The pipeline strip; `every_s` is when to look again, `warning` what a person must do."""
+    """The pipeline strip; `every_s` is the polling interval, `warning` what the operator must do."""
 
     parts: list[Part]
     total: int
@@ -57,7 +57,7 @@ class Strip:
 
 
 def parts(counts: Mapping[str, int]) -> list[Part]:
-    """Return the pieces of the line that shows the documents by status; what there is is never too thin to see."""
+    """Return the segments of the line that shows the documents by status."""
     total = sum(counts.get(status, 0) for status in STATUSES)
     start = 0.0
     found = []
@@ -70,7 +70,7 @@ def parts(counts: Mapping[str, int]) -> list[Part]:
 
 
 def strip(given: Mapping[str, Any]) -> Strip:
-    """Return the strip out of the node's own."""
+    """Return the strip for the object of `Backend.strip`."""
     counts = given["counts"]
     waiting = counts.get("pending", 0)
     oldest = given.get("oldest_pending_s")
@@ -92,8 +92,8 @@ def strip(given: Mapping[str, Any]) -> Strip:
         model=evaluator.get("model") or evaluator.get("kind") or "",
         state=evaluator["state"],
         state_label=_EVALUATOR.get(evaluator["state"], evaluator["state"]),
-        why="" if absent else evaluator.get("said") or "",
-        warning=_warning(waiting, oldest, evaluator.get("said")) if absent else "",
+        why="" if absent else evaluator.get("message") or "",
+        warning=_warning(waiting, oldest, evaluator.get("message")) if absent else "",
         spend=_spend(spend.get("usd"), spend.get("usd_max")),
         calls=spend.get("calls") or 0,
         every_s=BUSY_S if moving else QUIET_S,
@@ -101,21 +101,21 @@ def strip(given: Mapping[str, Any]) -> Strip:
 
 
 def _warning(waiting: int, oldest_s: float | None, way_out: str | None) -> str:
-    """Say that no worker is running, what waits for one, for how long, and the way out where it is told."""
+    """Return the warning that no worker is running, with the waiting documents and the way out."""
     documents = f"{formatting.count(waiting)} document{' waits' if waiting == 1 else 's wait'} for an answer"
     since = "" if oldest_s is None else f", the oldest for {formatting.seconds(oldest_s)}"
     return f"No worker is running: {documents}{since}{f'; {way_out}' if way_out else ''}."
 
 
 def _reasons(failed: Mapping[str, int]) -> list[str]:
-    lines = [reason.replace("_", " ") for reason in failed]
-    if len(lines) == 1:
-        return lines
-    return [f"{formatting.count(number)} {each}" for each, number in zip(lines, failed.values(), strict=True)]
+    names = [reason.replace("_", " ") for reason in failed]
+    if len(names) == 1:
+        return names
+    return [f"{formatting.count(number)} {each}" for each, number in zip(names, failed.values(), strict=True)]
 
 
 def _spend(usd: float | None, most: float | None) -> str:
-    """Return today's money; nothing where it is not told."""
+    """Return today's cost; an empty string if the caller may not see it."""
     if usd is None:
         return ""
     return formatting.usd(usd) + (f" of {formatting.usd(most)}" if most is not None else "")

@@ -1,7 +1,6 @@
-"""What an address of the page asks for, and the address of everything that a click would ask for instead.
+"""The URL of a search on the page: parsing, and the URLs of all changes that a click can make.
 
-The address is the whole state of the page: nothing is remembered elsewhere. A parameter without a value is left out, so
-one search has one address.
+The URL is the whole state of the page. Parameters without a value are omitted, so that each search has one URL.
 """
 
 import re
@@ -14,23 +13,23 @@ from facetline.facets.questions import Question
 from facetline.facets.search.selection import ALL, FACET_SIZE_MAX, Selection, declared
 
 PAGE_ROWS = 20
-# Cursors of the pages before this one that an address carries along, so that one can go back: 8 x 200 bytes or so.
+# Cursors of previous pages in the URL, for going back; some 8 x 200 bytes.
 BACK_MAX = 8
 FIRST = "first"
-"""Stands for the first page, which has no cursor."""
-# Longer than any address that a person writes; servers refuse a request line of more than 64 KiB anyway.
+"""Placeholder for the first page, which has no cursor."""
+# More than any URL of the page has; the server refuses a request head of more than 64 KiB anyway.
 _PARAMETERS_MAX = 1_000
 _PLAIN = ("min_confidence", "filter", "sort", "scope", "cursor", "page")
 _FACET = "f."
-# Of the API, which the page does not have: asked for here, they are refused and not passed over.
+# Parameters of the API that the page does not have: refused here, not ignored.
 _OF_API = ("limit", "counts", "at_least", "wait_ms", "facet_size", "facet_sort", "facet_min_count", "facet_mode", "mc")
-# What other sites and newsletters put behind a link, however like a question's name it is.
+# Tracking parameters that other sites add to links, even if they look like a question's name.
 _TRACKING = re.compile(r"utm_.*|mc_[ce]id|.*clid|source|ref", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One address of a collection's page; texts are as they were given, `facets` in the order in which they were."""
+class SearchUrl:
+    """The search of a collection's page; texts are as given, `facets` in the given order."""
 
     collection: str
     facets: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -44,11 +43,11 @@ class Asked:
 
     @property
     def narrowed(self) -> bool:
-        """Whether anything is left out of what there is."""
+        """Whether the search selects fewer documents than all."""
         return bool(self.facets or self.filter or self.scope)
 
     def selection(self) -> Selection:
-        """Return the search that this is, with the counts of every question, all of their options."""
+        """Return the `Selection`, with counts of all options of all questions."""
         return Selection(
             collection=self.collection,
             facets=self.facets,
@@ -62,37 +61,37 @@ class Asked:
             limit=PAGE_ROWS,
         )
 
-    def declared(self, questions: Mapping[str, Question]) -> "Asked":
-        """Return the same search with its values as the questions declare them: one search has one address."""
+    def declared(self, questions: Mapping[str, Question]) -> "SearchUrl":
+        """Return the same search with values as declared by the questions (one URL per search)."""
         return replace(self, facets=declared(self.facets, questions))
 
-    def first_page(self) -> "Asked":
-        """Return the same search from its first hit."""
+    def first_page(self) -> "SearchUrl":
+        """Return the same search on its first page."""
         return replace(self, cursor=None, page=1, back=())
 
-    def with_values(self, name: str, values: Iterable[str]) -> "Asked":
-        """Return the search with these values of a facet, any of them; with none it does not ask about it."""
+    def with_values(self, name: str, values: Iterable[str]) -> "SearchUrl":
+        """Return the search with these values (OR) of a facet; with none, without the facet."""
         wanted = tuple(values)
         others = {each: given for each, given in self.facets.items() if each != name}
         return replace(self.first_page(), facets={**others, name: wanted} if wanted else others)
 
-    def toggled(self, name: str, value: str) -> "Asked":
-        """Return the search with one value more, or less."""
+    def toggled(self, name: str, value: str) -> "SearchUrl":
+        """Return the search with a value added, or removed if it is selected."""
         given = self.facets.get(name, ())
         kept = [each for each in given if each != value]
         return self.with_values(name, kept if value in given else [*given, value])
 
-    def with_filter(self, text: str | None) -> "Asked":
+    def with_filter(self, text: str | None) -> "SearchUrl":
         """Return the search with another filter."""
         return replace(self.first_page(), filter=text)
 
-    def next_page(self, cursor: str) -> "Asked":
-        """Return the page behind this one."""
+    def next_page(self, cursor: str) -> "SearchUrl":
+        """Return the next page."""
         back = (*self.back, self.cursor or FIRST)[-BACK_MAX:]
         return replace(self, cursor=cursor, page=self.page + 1, back=back)
 
-    def previous_page(self) -> "Asked | None":
-        """Return the page before this one; the first page where that is not known, None on the first page itself."""
+    def previous_page(self) -> "SearchUrl | None":
+        """Return the previous page; the first page if it is unknown; None on the first page."""
         if self.cursor is None:
             return None
         if not self.back:
@@ -101,7 +100,7 @@ class Asked:
         return replace(self, cursor=None if last == FIRST else last, page=max(1, self.page - 1), back=tuple(earlier))
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Return the parameters of the address, without empty ones."""
+        """Return the URL parameters, without empty ones."""
         given = [(f"{_FACET}{name}", value) for name, values in self.facets.items() for value in values]
         least = "" if self.min_confidence is None else f"{self.min_confidence:g}"
         texts = (least, self.filter, self.sort, self.scope, self.cursor, str(self.page) if self.page > 1 else "")
@@ -109,26 +108,26 @@ class Asked:
         return given + [("back", each) for each in self.back]
 
     def query(self, *, paged: bool = True) -> str:
-        """Return the address from its question mark on, or an empty string."""
+        """Return the query string with its question mark, or an empty string."""
         pairs = (self if paged else self.first_page()).pairs()
         return "?" + urlencode(pairs, quote_via=quote) if pairs else ""
 
     def address(self) -> str:
-        """Return the address of the page."""
+        """Return the URL of the page."""
         return f"/{self.collection}{self.query()}"
 
 
-def read(collection: str, pairs: Sequence[tuple[str, str]], *, questions: Collection[str] | None = None) -> Asked:
-    """Return what the parameters of an address ask for.
+def read(collection: str, pairs: Sequence[tuple[str, str]], *, questions: Collection[str] | None = None) -> SearchUrl:
+    """Return the search of URL parameters.
 
-    With the names of the collection's `questions`, parameters that mean something elsewhere (`utm_source`, `fbclid`)
-    are passed over; without, as for addresses that the page itself makes, every unknown one is refused.
+    With the names of the collection's `questions`, tracking parameters (`utm_source`, `fbclid`) are ignored; without,
+    as for URLs that the page generates, every unknown parameter is refused.
 
     Raises:
-        InvalidQuery: a parameter is unknown, given twice, or no number where one is needed.
+        InvalidQuery: a parameter is unknown, given twice, or not a number where one is required.
     """
     if len(pairs) > _PARAMETERS_MAX:
-        raise InvalidQuery(f"the address has {len(pairs)} parameters; at most {_PARAMETERS_MAX} are taken")
+        raise InvalidQuery(f"the URL has {len(pairs)} parameters; at most {_PARAMETERS_MAX} are allowed")
     facets: dict[str, list[str]] = {}
     plain: dict[str, str] = {}
     back: list[str] = []
@@ -136,15 +135,15 @@ def read(collection: str, pairs: Sequence[tuple[str, str]], *, questions: Collec
         if name == "back":
             back.append(value)
         elif name in plain:
-            raise InvalidQuery(f"{name} is given twice; once is enough")
+            raise InvalidQuery(f"{name} is given twice; send it once")
         elif name in _PLAIN:
             plain[name] = value
         elif not name.startswith(_FACET) or name == _FACET:
-            if questions is None or _meant_for_us(name, questions):
+            if questions is None or _likely_intended(name, questions):
                 raise _unknown(name)
         elif value and value not in facets.setdefault(name.removeprefix(_FACET), []):
             facets[name.removeprefix(_FACET)].append(value)
-    return Asked(
+    return SearchUrl(
         collection=collection,
         facets={name: tuple(values) for name, values in facets.items() if values},
         min_confidence=_confidence(plain.get("min_confidence", "")),
@@ -157,8 +156,8 @@ def read(collection: str, pairs: Sequence[tuple[str, str]], *, questions: Collec
     )
 
 
-def _meant_for_us(name: str, questions: Collection[str]) -> bool:
-    """Say whether an unknown parameter was probably meant to narrow the search: then passing it over would mislead."""
+def _likely_intended(name: str, questions: Collection[str]) -> bool:
+    """Return whether an unknown parameter was probably meant as a filter, so that ignoring it would mislead."""
     ours = (*_PLAIN, "back", *_OF_API, *questions)
     if name.casefold() in ours or name.casefold().startswith((_FACET, "mc.", "facets")):
         return True
@@ -180,8 +179,8 @@ def _confidence(text: str) -> float | None:
     try:
         value = float(text)
     except ValueError:
-        raise InvalidQuery(f"min_confidence is {text[:20]!r}; it goes from 0 to 1") from None
-    # The slider's left end asks for nothing.
+        raise InvalidQuery(f"min_confidence is {text[:20]!r}; it must be a number from 0 to 1") from None
+    # The slider's left end means no minimum.
     return value or None
 
 

@@ -1,7 +1,7 @@
-"""Sessions of people who signed in with a token: what the browser keeps is a random name, the token stays here.
+"""Sessions of signed-in visitors: the browser keeps a random name, the token stays on the server.
 
-Kept in the process: a restart, or another node behind a balancer, asks to sign in again. Each request still asks the
-node whose token it is, so that one that was revoked is nobody's here as soon as it is anywhere.
+Sessions are kept in memory: after a restart, or on another server behind a load balancer, visitors sign in again. The
+token is checked at each request, so that a revoked one stops working immediately.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 COOKIE = "facetline_session"
 LIFE_S = 12 * 3_600
-# Sessions of one token, some 300 bytes each: one more takes the place of its oldest, never of another token's.
+# Sessions per token, some 300 bytes each: a further one replaces the token's oldest, never another token's.
 SESSIONS_EACH_MAX = 20
 
 
@@ -24,16 +24,16 @@ class _Session:
 
 
 class Sessions:
-    """Sessions by the hash of their name; `clock` counts seconds and never goes back."""
+    """Sessions by the hash of their name; `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._by_hash: OrderedDict[bytes, _Session] = OrderedDict()
 
     def open(self, token: str) -> str:
-        """Keep a token and return the session's name, which nobody can guess."""
+        """Open a session for a token and return its random name."""
         now = self._clock()
-        while self._by_hash and next(iter(self._by_hash.values())).ends <= now:  # in the order in which they began
+        while self._by_hash and next(iter(self._by_hash.values())).ends <= now:  # oldest first
             self._by_hash.popitem(last=False)
         of_token = [key for key, each in self._by_hash.items() if each.token == token]
         for key in of_token[: max(0, len(of_token) + 1 - SESSIONS_EACH_MAX)]:
@@ -43,7 +43,7 @@ class Sessions:
         return name
 
     def token(self, name: str | None) -> str | None:
-        """Return the token of a session; None when there is none, or it has ended."""
+        """Return the token of a session; None if it is unknown or expired."""
         found = self._by_hash.get(_hash(name)) if name else None
         if name and found is not None and found.ends <= self._clock():
             self.close(name)
@@ -51,16 +51,16 @@ class Sessions:
         return None if found is None else found.token
 
     def close(self, name: str | None) -> None:
-        """Forget a session."""
+        """Close a session."""
         if name:
             self._by_hash.pop(_hash(name), None)
 
 
 class Forms:
-    """Marks the forms of this process, so that no other page can send them.
+    """CSRF tokens ("marks") of this process's forms, so that no other page can submit them.
 
-    The mark belongs to one session. Without tokens everybody on this machine is one: a foreign page still cannot read
-    the mark, and is refused by its origin before that.
+    A mark belongs to one session. Without tokens all visitors on this machine share one: a foreign page still cannot
+    read the mark, and is refused by its origin before that.
     """
 
     def __init__(self) -> None:
@@ -71,10 +71,10 @@ class Forms:
         return hmac.new(self._key, (session or "").encode(), hashlib.sha256).hexdigest()
 
     def genuine(self, session: str | None, mark: str) -> bool:
-        """Say whether a form with this mark is of this session."""
+        """Return whether the mark belongs to the session."""
         return hmac.compare_digest(self.mark(session).encode(), mark.encode(errors="replace"))
 
 
 def _hash(name: str) -> bytes:
-    # The map is looked up by a hash: how long that takes says nothing about the names in it.
+    # Looked up by hash, so that the lookup time reveals nothing about the names.
     return hashlib.sha256(name.encode(errors="replace")).digest()

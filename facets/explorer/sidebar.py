@@ -1,17 +1,17 @@
-"""The sidebar: one section for each question, with its counts, out of a search's reply. Pure."""
+"""View model of the sidebar: one section per question with its counts, from a search's reply. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from facetline.facets.explorer import formatting
-from facetline.facets.explorer.search_url import Asked
+from facetline.facets.explorer.search_url import SearchUrl
 from facetline.facets.questions import Boolean, Choice, Question
 from facetline.facets.search.selection import MISSING, values_of
 
-# Colours of options, in their declared order; they come round again.
+# Number of colours of options, assigned in declared order and repeated.
 HUES = 8
-# Options of one question that are shown before the rest is folded away.
+# Options of one question that are shown; the rest is collapsed.
 OPEN_MAX = 12
 
 NO_ANSWER = "no answer"
@@ -26,7 +26,7 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One value of a question: `share` is that of the busiest one, 0 to 100."""
+    """One value of a question: `share` is its count relative to the highest count, 0 to 100."""
 
     id: str
     value: str
@@ -40,7 +40,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a score's picture, all of them 0 to 100."""
+    """One bar of a score's histogram; all values are 0 to 100."""
 
     x: float
     width: float
@@ -49,7 +49,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Facet:
-    """One section; `kind` is `choice`, `boolean` or `score`; `columns` draw how scores are spread."""
+    """One section; `kind` is `choice`, `boolean` or `score`; `columns` are the bars of a score's histogram."""
 
     name: str
     kind: str
@@ -62,29 +62,29 @@ class Facet:
 
     @property
     def shown(self) -> list[Option]:
-        """Options that are not folded away."""
+        """Visible options."""
         return self.options[:OPEN_MAX]
 
     @property
     def folded(self) -> list[Option]:
-        """The others."""
+        """Collapsed options."""
         return self.options[OPEN_MAX:]
 
 
-def facets(asked: Asked, questions: Mapping[str, Question], reply: list[dict[str, Any]]) -> list[Facet]:
+def facets(asked: SearchUrl, questions: Mapping[str, Question], reply: list[dict[str, Any]]) -> list[Facet]:
     """Return the sections in the order of the questions."""
     return [_facet(asked, questions[each["name"]], each) for each in reply if each["name"] in questions]
 
 
-def _facet(asked: Asked, question: Question, reply: dict[str, Any]) -> Facet:
+def _facet(asked: SearchUrl, question: Question, reply: dict[str, Any]) -> Facet:
     name = reply["name"]
     most = max([1, *(bucket["count"] for bucket in reply["buckets"])])
     options = _options(asked, name, question, reply["buckets"], most)
     missing = _missing(asked, name, reply["missing"]["count"], most)
     clear = asked.with_values(name, ()).address() if name in asked.facets else None
     reasons = [
-        f"{formatting.count(reply['missing'][reason])} {given}"
-        for reason, given in REASONS.items()
+        f"{formatting.count(reply['missing'][reason])} {label}"
+        for reason, label in REASONS.items()
         if reply["missing"].get(reason)
     ]
     return Facet(
@@ -92,7 +92,7 @@ def _facet(asked: Asked, question: Question, reply: dict[str, Any]) -> Facet:
     )
 
 
-def _options(asked: Asked, name: str, question: Question, buckets: list[dict[str, Any]], most: int) -> list[Option]:
+def _options(asked: SearchUrl, name: str, question: Question, buckets: list[dict[str, Any]], most: int) -> list[Option]:
     selected = asked.facets.get(name, ())
     values = values_of(question)
     places = {value: place for place, value in enumerate(values)}
@@ -111,11 +111,11 @@ def _options(asked: Asked, name: str, question: Question, buckets: list[dict[str
                 hue=_hue(question, places[value], len(values)),
             )
         )
-    # A few stay in the declared order, which people get used to. Of many the busiest come first, after what is ticked.
+    # Few options stay in declared order. Many are sorted: selected ones first, then by count.
     return sorted(found, key=lambda option: (not option.selected, -option.count)) if len(found) > OPEN_MAX else found
 
 
-def _missing(asked: Asked, name: str, count: int, most: int) -> Option:
+def _missing(asked: SearchUrl, name: str, count: int, most: int) -> Option:
     return Option(
         id=f"f-{name}-missing",
         value=MISSING,
@@ -129,12 +129,12 @@ def _missing(asked: Asked, name: str, count: int, most: int) -> Option:
 
 
 def label_of(value: Any) -> str:
-    """Return how a value is said: booleans as yes and no."""
+    """Return the label of a value; booleans as yes and no."""
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def value_label(question: Question | None, value: str) -> str:
-    """Return how a value of an address is shown."""
+    """Return the label of a value from the URL."""
     if value == MISSING:
         return NO_ANSWER
     return label_of(value == "true") if isinstance(question, Boolean) and value in values_of(question) else value
@@ -161,5 +161,5 @@ def _hue(question: Question, place: int, values: int) -> int:
 
 
 def ramp(place: int, values: int) -> int:
-    """Return the colour of a place on a scale."""
+    """Return the colour index of a position on a scale."""
     return round(place * (HUES - 1) / max(1, values - 1))

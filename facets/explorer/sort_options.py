@@ -1,15 +1,15 @@
-"""The orders that the page offers for a collection's hits: pure."""
+"""Sort orders that the page offers for a collection. Pure."""
 
 from facetline.facets.definitions import Definition
 from facetline.facets.questions import Score
 from facetline.facets.schema.states import column_types
 
-# A list that is longer is no help; any other order can be written into the address.
+# Maximum length of the list; any other order can be given in the URL.
 OFFERED_MAX = 40
 
 
 def offered(definition: Definition, asked: str | None) -> list[tuple[str, str]]:
-    """Return (order, words) for each offered order, and for the one that is asked for if it is another."""
+    """Return (order, label) for each offered order, and for the requested one if it is another."""
     found = [
         ("", "uri"),
         ("-doc_written_at", "newest first"),

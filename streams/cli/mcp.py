@@ -10,7 +10,7 @@ from facetline.streams.cli import options, output, running
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from facetline.facets.agents.backends import Source
+    from facetline.facets.agents.backends import ToolBackend
     from facetline.facets.agents.tools import Extra
     from facetline.facets.definitions import Definition
     from facetline.streams.settings import Settings
@@ -63,13 +63,13 @@ def tools(
         _note_none(found)
         shown = [found[collection]] if collection is not None else found.values()
         listed = tools.tools_of(shown, allowed=_allowed(settings, allow))
-        output.result([schemas.written(tool, format_) for tool in listed])
+        output.result([schemas.schema_of(tool, format_) for tool in listed])
         return None
 
     running.run(work)
 
 
-async def _check(source: "Source") -> None:
+async def _check(source: "ToolBackend") -> None:
     """Say before any client's word what will not pass, such as a token that is not valid; what may pass is a note."""
     from facetline.facets import errors
 
@@ -119,18 +119,18 @@ def _not_shown(collection: str, known: list[str]) -> Exception:
 
 
 @contextlib.asynccontextmanager
-async def _source(settings: "Settings", url: str | None, allowed: "tuple[Extra, ...]") -> "AsyncIterator[Source]":
+async def _source(settings: "Settings", url: str | None, allowed: "tuple[Extra, ...]") -> "AsyncIterator[ToolBackend]":
     """Open what the tools ask: a server where one is named or serves the data folder, else a node of our own."""
-    from facetline.facets.agents.backends import NodeSource
+    from facetline.facets.agents.backends import LocalToolBackend
     from facetline.facets.backend import LOCAL
 
     server = _server(settings, url)
     if server is not None:
-        from facetline.facets.agents.http_backend import ClientSource
+        from facetline.facets.agents.http_backend import HttpToolBackend
         from facetline.facets.client.client import AsyncClient
 
         async with AsyncClient(server[0], token=server[1]) as client:
-            yield ClientSource(client)
+            yield HttpToolBackend(client)
         return
     from facetline.streams import wiring
     from facetline.streams.serve.node import open_node
@@ -140,7 +140,7 @@ async def _source(settings: "Settings", url: str | None, allowed: "tuple[Extra, 
         wiring.open_pipeline(settings, classify=changes, writes=changes) as pipeline,
         open_node(pipeline) as node,
     ):
-        yield NodeSource(node, LOCAL, patience_s=BUILD_S)
+        yield LocalToolBackend(node, LOCAL, patience_s=BUILD_S)
 
 
 def _server(settings: "Settings", url: str | None) -> tuple[str, str | None] | None:

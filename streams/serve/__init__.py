@@ -1,1 +1,1 @@
-"""The serving node: what the HTTP API, the page and the agents ask, with rights, on top of a pipeline."""
+"""Serving process: the backend of the HTTP API, the page and the agents, with access rights, over a pipeline."""

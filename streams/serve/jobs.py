@@ -1,4 +1,4 @@
-"""Reindex jobs as the node shows them. Who may ask for them sees every scope."""
+"""Reindex jobs of the node, for callers that see all scopes."""
 
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -16,15 +16,15 @@ ITEMS_MAX = 1_000
 
 
 def request_of(given: ReindexRequest) -> model.JobRequest:
-    """Return the request as the store has it.
+    """Return the request in the store's form.
 
     Raises:
         InvalidQuery: it contradicts itself.
     """
     if given.force and given.outdated:
-        raise errors.InvalidQuery("force takes the outdated ones too; give one of both")
+        raise errors.InvalidQuery("force includes outdated documents; set only one of both")
     if given.scope == "":
-        raise errors.InvalidQuery("scope is empty; name one or leave it out")
+        raise errors.InvalidQuery("scope is empty; name one or omit it")
     mode = "force" if given.force else "outdated" if given.outdated else "missing"
     return model.JobRequest(given.collection, given.scope or "", mode, given.filter)  # type: ignore[arg-type]
 
@@ -38,7 +38,7 @@ async def start(pipeline: "Pipeline", caller: Caller, given: ReindexRequest, key
 
 
 async def plan(pipeline: "Pipeline", given: ReindexRequest) -> dict[str, Any]:
-    """Return the reply of a dry run."""
+    """Return the estimate of a dry run."""
     found = await requests.plan(pipeline, request_of(given))
     numbers = {"documents": found.documents, "calls": found.calls, "tokens": found.tokens, "cost_usd": found.cost_usd}
     return {"dry_run": True, **numbers}
@@ -54,18 +54,18 @@ async def items(pipeline: "Pipeline", job_id: str, *, status: str, cursor: str |
     """Return a page of a job's documents of one state, in the order of their uris.
 
     Raises:
-        NotFound: there is no such job.
-        InvalidQuery: there is no such state, or the limit is out of bounds.
+        NotFound: the job does not exist.
+        InvalidQuery: the status is unknown, or the limit is out of range.
     """
     states: tuple[ItemState, ...] = get_args(ItemState)
     state = next((each for each in states if each == status), None)
     if state is None:
         hint = errors.nearest(status[:80], states)
         raise errors.InvalidQuery(
-            f"status is {status[:80]!r}{hint}; a document of a job is one of {', '.join(states)}", allowed=states
+            f"unknown status {status[:80]!r}{hint}; use one of {', '.join(states)}", allowed=states
         )
     if not 1 <= limit <= ITEMS_MAX:
-        raise errors.InvalidQuery(f"limit is {limit}; it goes from 1 to {ITEMS_MAX}")
+        raise errors.InvalidQuery(f"limit is {limit}; it must be from 1 to {ITEMS_MAX}")
     found = await pipeline.store.read(jobs.items, job_id, state, cursor or "", limit + 1)
     shown = found[:limit]
     return {

@@ -1,6 +1,6 @@
-"""What a serving process counts and shows on its metrics page: requests, searches, its views, and its side chain.
+"""Metrics of a serving process: requests, searches, views, and its side chain.
 
-`facetline_serve_…` is of this process: add counters up over processes (`sum`), take the worst of a gauge (`max`).
+`facetline_serve_…` are per process: aggregate counters with `sum`, gauges with `max`.
 """
 
 from collections import Counter
@@ -19,20 +19,20 @@ from facetline.streams.monitor.worker_state import Members
 from facetline.streams.views.live_views import LiveViews
 
 SERVED: dict[str, Metric] = {}
-"""What a serving process has beside a worker's metrics."""
+"""Metrics of a serving process, in addition to a worker's."""
 _declare = partial(metrics.declare, catalogue=SERVED)
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""A search over a million documents takes some ten milliseconds; a wait for a token may take seconds."""
+"""Buckets in seconds: a search over a million documents takes some ten milliseconds, waiting for a token seconds."""
 
-BUILD = _declare("facetline_serve_info", "gauge", "Always 1; says which version this process runs.", "version")
+BUILD = _declare("facetline_serve_info", "gauge", "Always 1; the label is the version of this process.", "version")
 STORE_UP = _declare(
-    "facetline_serve_store_up", "gauge", "1 when the last look at the store saw it; searches go on without it."
+    "facetline_serve_store_up", "gauge", "1 if the last read of the store succeeded; searches continue without it."
 )
 REQUESTS = _declare(
     "facetline_serve_requests_total",
     "counter",
-    "Requests that were answered, by route (as it is documented, never the address) and status.",
+    "Answered requests by method, route template and status.",
     "method",
     "route",
     "status",
@@ -40,34 +40,36 @@ REQUESTS = _declare(
 REQUEST_SECONDS = _declare(
     "facetline_serve_request_duration_seconds",
     "histogram",
-    "How long requests took until their reply had ended, waiting for tokens, writes and answers included.",
+    "Duration of requests until the end of their reply, including waits for tokens, writes and answers.",
     "route",
 )
 SEARCH_SECONDS = _declare(
     "facetline_serve_search_duration_seconds",
     "histogram",
-    "How long the views took to answer, by what was asked for (search, rows, counts, sql), without waiting for tokens.",
+    "Duration of reads of the views by kind (search, rows, counts, sql), without waits for tokens.",
     "kind",
 )
 VIEW_REACHED = _declare(
     "facetline_serve_view_position",
     "gauge",
-    "Place in the feed up to which all of a collection is in its view; 0 while it is built.",
+    "Position in the feed up to which a collection's view is complete; 0 while it is built.",
     "collection",
 )
 VIEW_BEHIND = _declare(
     "facetline_serve_view_lag",
     "gauge",
-    "Numbers of the feed, of all collections, that a view has not taken in yet.",
+    "Changes in the feed, of all collections, that a view has not applied yet.",
     "collection",
 )
 VIEW_AGE = _declare(
-    "facetline_serve_view_age_seconds", "gauge", "How long ago the store was last seen as it is; searches are as old."
+    "facetline_serve_view_age_seconds",
+    "gauge",
+    "Seconds since the views were last current with the store: the age of searches.",
 )
 VIEW_BUILT = _declare(
     "facetline_serve_view_built",
     "gauge",
-    "1 when a collection can be searched; 0 while its view is built.",
+    "1 if a collection can be searched; 0 while its view is built.",
     "collection",
 )
 DOCUMENTS = _declare("facetline_serve_documents", "gauge", "Documents in a view by status.", "collection", "status")
@@ -97,9 +99,9 @@ def page(
     documents: Mapping[str, Mapping[str, int]],
     work: tuple[Members, StatusSnapshot] | None,
 ) -> Page:
-    """Return what there is to say now; `documents` are counts by collection and status.
+    """Return the current metrics; `documents` are counts by collection and status.
 
-    `work` is what a worker would show, where this process runs the side chain.
+    `work` has the worker's metrics if this process runs the side chain.
     """
     made = Page({**CATALOGUE, **SERVED})
     made.add(BUILD, 1, version=metadata.version("facetline"))
@@ -116,14 +118,14 @@ def page(
         made.add(VIEW_BUILT, behind is not None, collection=name)
         made.add(VIEW_REACHED, 0 if behind is None else views.end - behind, collection=name)
         made.add(VIEW_BEHIND, views.end if behind is None else behind, collection=name)
-        for standing, number in documents.get(name, {}).items():
-            made.add(DOCUMENTS, number, collection=name, status=standing)
+        for status_, number in documents.get(name, {}).items():
+            made.add(DOCUMENTS, number, collection=name, status=status_)
     if work is not None:
         metrics.fill(made, *work)
     return made
 
 
 def rendered(made: Page, accept: str) -> tuple[bytes, str]:
-    """Return a page in the form that its reader takes, and the content type."""
+    """Return a page in the format that the Accept header prefers, and its content type."""
     encode, content_type = exposition.choose_encoder(accept)
     return encode(made), content_type

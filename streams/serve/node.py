@@ -29,7 +29,7 @@ from facetline.streams.serve import health, overview, rights
 from facetline.streams.serve import jobs as node_jobs
 from facetline.streams.serve import metrics as node_metrics
 from facetline.streams.serve.metrics import Measures
-from facetline.streams.serve.row_streams import Openings
+from facetline.streams.serve.row_streams import RowStreams
 from facetline.streams.serve.sql import Kind, Statements, lent
 from facetline.streams.views import consistency as freshness_
 from facetline.streams.views import exports as exporting
@@ -68,13 +68,13 @@ class PipelineNode:
         self.pipeline = pipeline
         self.views = views
         self.measures = Measures()
-        self.standing = health.ProcessState()
+        self.state = health.ProcessState()
         self.observer = _observer(pipeline)
         self._statements = statements
         self._loopback = loopback
         self._secret = credentials.digest(secret) if secret else ""
         self._following: asyncio.Task[None] | None = None
-        self._openings = Openings(views)
+        self._row_streams = RowStreams(views)
 
     def followed_by(self, task: "asyncio.Task[None]") -> None:
         """Name the task that keeps the views, for health."""
@@ -219,7 +219,7 @@ class PipelineNode:
         selection = self._selection(caller, selection)
         await self._reached(caller, selection.collection, freshness)
         async with self._measured("rows"):
-            rows = await self._openings.open(selection)
+            rows = await self._row_streams.open(selection)
         return texts.RowsWithTexts(rows, self._texts) if "body" in selection.fields else rows
 
     async def _texts(self, uris: Sequence[str]) -> Mapping[str, tuple[int, str]]:
@@ -334,11 +334,11 @@ class PipelineNode:
         """Return the checks of `/livez`."""
         work = self.pipeline.work
         dead = [] if work is None else [task.get_name() for task in work.tasks if task.done()]
-        return health.alive(self.views, self._follows, [] if self.standing.stopping else dead)
+        return health.alive(self.views, self._follows, [] if self.state.stopping else dead)
 
     async def ready(self) -> Sequence[Check]:
         """Return the checks of `/readyz`."""
-        return await health.ready(self.pipeline, self.views, self.standing, following=self._follows)
+        return await health.ready(self.pipeline, self.views, self.state, following=self._follows)
 
     async def metrics(self, accept: str) -> tuple[bytes, str]:
         """Return the metrics page and its content type."""

@@ -1,7 +1,7 @@
-"""What a collection's page shows of its pipeline: counts, failures, how far behind, the evaluator, and what it spends.
+"""Overview of a collection's pipeline: counts by status, failures, lag, evaluator state, and cost.
 
-Counts come from the view, so that they cost next to nothing and show a scoped caller only that scope. What
-is of all scopes together (changes to come, money, an evaluator's messages) is hidden from such a caller.
+Counts come from the view, so they are cheap and limited to the caller's scope. Values over all scopes (lag, cost, an
+evaluator's error message) are hidden from a caller with a scope.
 """
 
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from facetline.streams.pipeline import Pipeline
 
 EvaluatorState = Literal["ok", "paused", "stopped", "absent", "unknown"]
-"""`absent`: documents wait and no worker is running; `unknown`: none is running, and none waits."""
+"""`absent`: documents wait and no worker is running; `unknown`: no worker is running, and no document waits."""
 FAILURES_MAX = 1_000
 
 
@@ -41,14 +41,14 @@ async def counts(views: LiveViews, definition: Definition, scope: str | None) ->
 
 
 def shown(definition: Definition) -> dict[str, Any]:
-    """Return what does not depend on documents."""
+    """Return a definition's part of the reply."""
     stored = definition.model_dump(mode="json")
     names = ("name", "pattern", "scoped", "llm_readable", "questions", "evaluator", "kind", "model", "fingerprint")
     return {**{name: stored[name] for name in names}, "state": stored["state_schema"]}
 
 
 async def strip(pipeline: "Pipeline", views: LiveViews, definition: Definition, caller: Caller) -> dict[str, Any]:
-    """Return the object of `Node.strip`."""
+    """Return the object of `StatusBackend.strip`."""
     found = await counts(views, definition, caller.scope)
     waiting_ms = await pipeline.store.read(_oldest, definition.name, caller.scope)
     everything = caller.scope is None
@@ -61,7 +61,7 @@ async def strip(pipeline: "Pipeline", views: LiveViews, definition: Definition, 
             "seconds": round(views.age_s() or 0.0, 3) if stale else 0.0,
         },
         "oldest_pending_s": None if waiting_ms is None else round(waiting_ms / 1000, 1),
-        "evaluator": await _evaluator(pipeline, definition, pending, shows_all=everything),
+        "evaluator": await _evaluator(pipeline, definition, pending, details=everything),
         "spend": await _spend(pipeline, definition) if everything else dict.fromkeys(_SPENT),
     }
 
@@ -69,31 +69,31 @@ async def strip(pipeline: "Pipeline", views: LiveViews, definition: Definition, 
 async def failures(
     pipeline: "Pipeline", views: LiveViews, definition: Definition, caller: Caller, limit: int
 ) -> list[dict[str, Any]]:
-    """Return the object of `Node.failures`."""
+    """Return the object of `StatusBackend.failures`."""
     async with views.using(definition.name) as live:
         [rows] = await views.read(
             live.view.look,
             definition.name,
             lambda table: overview.failed(table, caller.scope, min(limit, FAILURES_MAX)),
         )
-    reasons = await pipeline.store.read(documents.failures, [uri for uri, _ in rows])
-    return [{"uri": uri, **reasons[uri]} for uri, _ in rows if uri in reasons]
+    messages = await pipeline.store.read(documents.failures, [uri for uri, _ in rows])
+    return [{"uri": uri, **messages[uri]} for uri, _ in rows if uri in messages]
 
 
 _SPENT = ("calls", "tokens", "usd", "usd_max")
 
 
-async def _evaluator(pipeline: "Pipeline", definition: Definition, pending: int, *, shows_all: bool) -> dict[str, Any]:
+async def _evaluator(pipeline: "Pipeline", definition: Definition, pending: int, *, details: bool) -> dict[str, Any]:
     known = {"name": definition.evaluator, "kind": definition.kind, "model": definition.model}
     workers = pipeline.settings.runtime == "kafka"
     if workers and not await pipeline.store.read(processes.living):
         state: EvaluatorState = "absent" if pending else "unknown"
-        return {**known, "state": state, "said": answering.START if pending and shows_all else None}
-    stands = await pipeline.unavailability(definition.name)
-    if stands is None:
-        return {**known, "state": "ok", "said": None}
-    message = stands.says(None, workers=workers) if shows_all else "it does not answer now; documents wait"
-    return {**known, "state": "stopped" if stands.is_permanent else "paused", "said": message}
+        return {**known, "state": state, "message": answering.START if pending and details else None}
+    reason = await pipeline.unavailability(definition.name)
+    if reason is None:
+        return {**known, "state": "ok", "message": None}
+    message = reason.says(None, workers=workers) if details else "unavailable; documents wait"
+    return {**known, "state": "stopped" if reason.is_permanent else "paused", "message": message}
 
 
 async def _spend(pipeline: "Pipeline", definition: Definition) -> dict[str, Any]:
@@ -105,6 +105,6 @@ async def _spend(pipeline: "Pipeline", definition: Definition) -> dict[str, Any]
 
 
 def _oldest(tx: Tx, collection: str, scope: str | None) -> int | None:
-    """Return how long the document that has been pending longest has waited, in milliseconds."""
+    """Return the age of the oldest pending document in milliseconds."""
     at_ms = store_stats.oldest_of(tx, collection, scope)
     return None if at_ms is None else store_stats.age_ms(tx.now_ms, at_ms)

@@ -1,4 +1,4 @@
-"""What a caller may do and see: pure. Outside of a caller's scope everything is as if it did not exist."""
+"""Access rules for callers. Pure. Anything outside of a caller's scope is treated as nonexistent."""
 
 from facetline.facets import documents, errors
 from facetline.facets.backend import RIGHTS, Caller, Right
@@ -7,30 +7,29 @@ from facetline.facets.search.selection import Selection
 from facetline.streams.views.follower import unknown_collection
 
 COMMAND = Caller("command", frozenset(RIGHTS))
-"""A command on this machine that has read the secret in the data folder: anyone who can read it could open the store.
-"""
+"""A command on this machine that has read the secret in the data folder, and could therefore open the store."""
 API_SOURCE = "facetline/api/"
 
 
 def need(caller: Caller, right: Right, *, everywhere: bool = False) -> None:
-    """Refuse who does not have a right; `everywhere`: or has it in one scope alone, which no token is ever made for.
+    """Refuse a caller without a right; with `everywhere` also a caller that is limited to one scope.
 
     Raises:
-        Forbidden: naming what is missing.
+        Forbidden: names what is missing.
     """
     if right not in caller.rights:
-        raise errors.Forbidden(f"this needs a token with the right '{right}'")
+        raise errors.Forbidden(f"a token with the right '{right}' is required")
     if everywhere and caller.scope is not None:
-        raise errors.Forbidden("this needs a token without a scope")
+        raise errors.Forbidden("a token without a scope is required")
 
 
 def source_of(caller: Caller, own: str) -> str:
-    """Return the source of a caller's events; a command's are those that it writes itself, `own`."""
+    """Return the source of a caller's events; for a command it is `own`, that of writes without a server."""
     return own if caller == COMMAND else API_SOURCE + caller.name
 
 
 def visible(active: Definitions, caller: Caller) -> Definitions:
-    """Return the definitions that a caller sees: one with a scope sees scoped collections alone."""
+    """Return the definitions that a caller sees: with a scope only scoped collections."""
     if caller.scope is None:
         return active
     return Definitions(each for each in active.by_name.values() if each.scoped)
@@ -40,7 +39,7 @@ def definition_of(active: Definitions, caller: Caller, name: str) -> Definition:
     """Return a collection's definition.
 
     Raises:
-        UnknownCollection: there is none that the caller sees; those that it does are named.
+        UnknownCollection: it does not exist for the caller; the message names those that do.
     """
     seen = visible(active, caller)
     if name not in seen.by_name:
@@ -49,10 +48,10 @@ def definition_of(active: Definitions, caller: Caller, name: str) -> Definition:
 
 
 def check_uri(uri: str, caller: Caller) -> None:
-    """Refuse a uri outside of the caller's scope, in the same words whatever is there.
+    """Refuse a uri outside of the caller's scope, with the same message whether it exists or not.
 
     Raises:
-        InvalidEvent: it is no uri.
+        InvalidEvent: the uri is invalid.
         NotFound: it is not in the caller's scope.
     """
     parsed = documents.parse_uri(uri)
@@ -61,24 +60,24 @@ def check_uri(uri: str, caller: Caller) -> None:
 
 
 def no_document(uri: str) -> errors.NotFound:
-    """Return the error for a uri that there is no document at, or none that the caller sees."""
+    """Return the error for a document that does not exist for the caller."""
     return errors.NotFound(f"no document '{uri}'")
 
 
 def narrowed(selection: Selection, caller: Caller) -> Selection:
-    """Return a selection within the caller's scope.
+    """Return a selection limited to the caller's scope.
 
     Raises:
-        NotFound: it names another scope, whether there is one or not.
+        NotFound: it names another scope, existing or not.
     """
     return selection.model_copy(update={"scope": scope_of(selection.scope, caller)})
 
 
 def scope_of(named: str | None, caller: Caller) -> str | None:
-    """Return the scope that a request is about: the caller's own, else the one that it names.
+    """Return the scope of a request: the caller's, else the named one.
 
     Raises:
-        NotFound: it names one that is not the caller's.
+        NotFound: the named scope is not the caller's.
     """
     if caller.scope is None or named is None or named == caller.scope:
         return named if caller.scope is None else caller.scope

@@ -1,4 +1,4 @@
-"""Streams of rows; a client that disconnects while one is opened leaves nothing behind."""
+"""Opens streams of rows, and closes them if the client disconnects while they are opened."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ from facetline.facets.search.selection import Selection
 from facetline.streams.views.live_views import LiveViews
 
 
-class Openings:
+class RowStreams:
     """Opens streams of rows over views."""
 
     def __init__(self, views: LiveViews) -> None:
@@ -16,12 +16,13 @@ class Openings:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def open(self, selection: Selection) -> RowStream:
-        """Return all that a selection finds, of one snapshot; its view stays until the stream is closed."""
+        """Return all hits of a selection, from one snapshot; its view is kept until the stream is closed."""
         opening = asyncio.create_task(self._open(selection), name="rows: open")
         try:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
-            # A thread makes the reader: without this its snapshot would stay held when the client is gone.
+            # A thread opens the reader even if the caller is cancelled: without this its snapshot would never be
+            # released.
             opening.add_done_callback(self._close_unwanted)
             raise
 
@@ -33,6 +34,6 @@ class Openings:
 
     def _close_unwanted(self, opened: "asyncio.Task[RowStream]") -> None:
         if not opened.cancelled() and opened.exception() is None:
-            closing = asyncio.create_task(opened.result().aclose(), name="rows: close the unused")
+            closing = asyncio.create_task(opened.result().aclose(), name="rows: close unused")
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)

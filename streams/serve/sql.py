@@ -1,7 +1,4 @@
-"""Statements of a serving process: a box for each kind of snapshot that statements run over.
-
-Each keeps processes and a snapshot only once it was asked something.
-"""
+"""SQL statements of a serving process: one sandbox per kind of snapshot, created at its first statement."""
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
@@ -19,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is in a snapshot: the collections that agents may read alone, or all; with their texts, or without."""
+    """Content of a snapshot: only collections that agents may read, or all; with or without texts."""
 
     agents: bool = False
     texts: bool = False
 
 
 class Statements:
-    """Runs statements over snapshots of the views, which must have been made with `folder` in their `exports`."""
+    """Runs statements over snapshots of the views, which must have been created with `folder` in `exports`."""
 
     def __init__(self, store: Store, views: LiveViews, folder: Path) -> None:
         self._store = store
@@ -41,7 +38,7 @@ class Statements:
         return await self._box(kind).run(text, params, limit=limit, timeout_ms=timeout_ms)
 
     async def close(self) -> None:
-        """Stop everything that runs."""
+        """Stop all sandboxes."""
         boxes, self._boxes = list(self._boxes.values()), {}
         for box in boxes:
             await box.aclose()
@@ -58,10 +55,10 @@ class Statements:
 
 @contextlib.asynccontextmanager
 async def lent(views: LiveViews, *, agents: bool) -> AsyncIterator[exports.Lent]:
-    """Lend the views as they are: what was committed a fraction of a second ago may not be in them.
+    """Lend the views in their current state, which may miss commits of the last fraction of a second.
 
     Raises:
-        NotCaughtUp: one is being built.
+        NotCaughtUp: a view is being built.
     """
     names = [name for name, each in views.known.definitions.by_name.items() if each.llm_readable or not agents]
     async with contextlib.AsyncExitStack() as held:

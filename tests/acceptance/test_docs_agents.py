@@ -104,7 +104,7 @@ def test_every_tool_is_in_the_table():
 
     there = {"search_COLLECTION": False}
     for each in tools.tools_of([], allowed=tools.EXTRAS):
-        there[each.name] = each.does in {"query_sql", "write_document", "delete_document", "reindex"}
+        there[each.name] = each.action in {"query_sql", "write_document", "delete_document", "reindex"}
     assert told == there
 
 

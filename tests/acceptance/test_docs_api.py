@@ -127,10 +127,10 @@ def test_every_route_is_told(declared: Any):
 
 
 def test_every_kind_of_problem_is_told():
-    """The table has exactly the kinds that there are, each with its status, title and mend."""
+    """The table has exactly the kinds that there are, each with its status, title and fix."""
     rows = re.findall(r"^\| `([a-z0-9-]+)` \| (\d{3}) \| (.+?) \| (.+) \|$", TEXT, re.MULTILINE)
 
-    assert rows == [(kind.name, str(kind.status), kind.title, kind.mend) for kind in KINDS.values()]
+    assert rows == [(kind.name, str(kind.status), kind.title, kind.fix) for kind in KINDS.values()]
 
 
 def test_the_limits_are_those_in_force():

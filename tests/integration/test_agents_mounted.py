@@ -55,7 +55,7 @@ async def test_all_who_come_first_are_answered_and_nothing_is_left():
     assert _making() == []
 
 
-class Breaking(lazy_mcp.MountedAgents):
+class Breaking(lazy_mcp.LazyEndpoint):
     """An endpoint whose surroundings break when told to, the first time; `made` counts how often it was made."""
 
     def __init__(self) -> None:

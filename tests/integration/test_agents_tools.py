@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from facetline.facets.agents import rendering
-from facetline.facets.agents.backends import NodeSource
+from facetline.facets.agents.backends import LocalToolBackend
 from facetline.facets.agents.replies import ToolReply
 from facetline.facets.agents.toolbox import Toolbox, allowed_of
 from facetline.facets.agents.tools import EXTRAS
@@ -49,7 +49,7 @@ def node(opened: tuple[Pipeline, PipelineNode]) -> PipelineNode:
 @pytest.fixture
 def box(node: PipelineNode) -> Toolbox:
     """All tools, with all rights."""
-    return Toolbox(NodeSource(node, LOCAL), EXTRAS)
+    return Toolbox(LocalToolBackend(node, LOCAL), EXTRAS)
 
 
 async def run(box: Toolbox, name: str, **given: Any) -> ToolReply:
@@ -117,20 +117,20 @@ async def test_booleans_and_scores_are_filtered(box: Toolbox):
         ("search_support", {"filter": "topic in ("}, "filter, line 1, column"),
         ("search_support", {"sort": "severty"}, "(did you mean 'severity'?)"),
         ("search_support", {"cursor": "nonsense"}, "cursor"),
-        ("search_suport", {}, "there is no tool 'search_suport' (did you mean 'search_support'?)"),
+        ("search_suport", {}, "unknown tool 'search_suport' (did you mean 'search_support'?)"),
         ("search_codes", {"code": "code-1"}, "has no option 'code-1' (did you mean"),
-        ("search_codes", {"code": "code-1"}, "facet='code' and contains='…' finds others"),
+        ("search_codes", {"code": "code-1"}, "facet='code' and contains='…' looks up others"),
         ("list_facets", {"collection": "support", "facet": "topics"}, "(did you mean 'topic'?)"),
         ("get_document", {"uri": "support/none"}, "no document 'support/none'"),
         ("get_document", {"uri": "../x"}, "segment is not taken"),
-        ("write_document", {"uri": "support/w1"}, "give a body or a state"),
-        ("write_document", {"uri": "support/w1", "state": "title"}, "state is a JSON object as text"),
-        ("reindex", {}, "name a collection"),
+        ("write_document", {"uri": "support/w1"}, "send body or state"),
+        ("write_document", {"uri": "support/w1", "state": "title"}, "state must be a JSON object"),
+        ("reindex", {}, "send collection"),
         ("reindex", {"job": "none"}, "no job"),
     ],
     ids=str,
 )
-async def test_errors_can_be_mended(box: Toolbox, name: str, given: dict[str, Any], said: str):
+async def test_errors_name_the_correction(box: Toolbox, name: str, given: dict[str, Any], said: str):
     """What is wrong with a call is a reply that says what would be right, in text and content alike."""
     reply = await box.run(name, given)
 
@@ -174,12 +174,12 @@ async def test_sql_reads_what_agents_may_see(box: Toolbox):
     assert "payroll" not in answers.text
     assert secret.is_error
     assert wrong.is_error
-    assert short.text.endswith("3 rows, there are more: give a higher limit or a narrower query")
+    assert short.text.endswith("3 rows; there are more: use a higher limit or a narrower query")
 
 
 async def test_a_scope_sees_its_own(node: PipelineNode):
     """A caller with a scope finds, counts, reads and is refused as if others' documents did not exist."""
-    box = Toolbox(NodeSource(node, ALICE), EXTRAS)
+    box = Toolbox(LocalToolBackend(node, ALICE), EXTRAS)
     names = [tool.name for tool in await box.tools()]
     found = await run(box, "search_notes")
     counted = await run(box, "list_facets", collection="notes")
@@ -222,7 +222,7 @@ async def test_others_leave_no_trace(node: PipelineNode, tmp_path: Path):
     alone = [row for row in agent_site.documents() if not row[0].startswith("@bob")]
 
     async def said(opened: PipelineNode) -> list[str]:
-        box = Toolbox(NodeSource(opened, ALICE), EXTRAS)
+        box = Toolbox(LocalToolBackend(opened, ALICE), EXTRAS)
         replies = [await box.run(name, given) for name, given in CALLS]
         for reply in replies:
             reply.content.pop("written_at", None)  # the two stores were filled at different times
@@ -236,13 +236,13 @@ async def test_others_leave_no_trace(node: PipelineNode, tmp_path: Path):
 
 async def test_rights_decide_which_tools_there_are(node: PipelineNode):
     """What was allowed is there only for a caller with the right to it, and cannot be called without."""
-    reader = Toolbox(NodeSource(node, Caller("r", frozenset[Right]({"read"}))), EXTRAS)
+    reader = Toolbox(LocalToolBackend(node, Caller("r", frozenset[Right]({"read"}))), EXTRAS)
     names = {tool.name for tool in await reader.tools()}
     refused = await reader.run("delete_document", {"uri": "support/b0"})
 
     assert not names & {"query_sql", "write_document", "delete_document", "reindex"}
     assert refused.is_error
-    assert "there is no tool 'delete_document'" in refused.text
+    assert "unknown tool 'delete_document'" in refused.text
 
 
 async def test_facets_are_counted_and_looked_up(box: Toolbox):
@@ -300,7 +300,7 @@ async def test_long_documents_come_in_parts(box: Toolbox):
 
     assert "".join(parts) == body
     assert len(parts) > 1
-    assert "go on with offset=" in texts_of_parts[0]
+    assert "continue with offset=" in texts_of_parts[0]
     assert max(len(text.encode()) for text in texts_of_parts) <= rendering.RESULT_BYTES_MAX
     await run(box, "delete_document", uri="support/long")
 

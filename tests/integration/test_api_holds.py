@@ -18,7 +18,7 @@ from loop_watch import watched
 from facetline.facets.agents import http as agents
 from facetline.facets.api import application
 from facetline.facets.api.limits import Limits
-from facetline.facets.api.routing import Declared
+from facetline.facets.api.routing import RouteSpec
 from facetline.facets.backend import LOCAL
 from facetline.facets.explorer import routes as explorer
 
@@ -92,14 +92,14 @@ def bodies(field: str) -> Iterator[tuple[str, bytes]]:
     yield "no JSON", head + b'"' * (BODY_BYTES - 40)
 
 
-def fields(declared: Declared) -> list[str]:
+def fields(declared: RouteSpec) -> list[str]:
     """Return the fields of a route's body that hold other values, and one that there is not."""
     found = declared.body.model_fields if declared.body else {}
     listed = [name for name, field in found.items() if re.search("dict|list", str(field.annotation))]
     return [*(name for name in listed if name not in {"mc", "sort", "at_least"}), "unknown"]
 
 
-def path_of(declared: Declared) -> str:
+def path_of(declared: RouteSpec) -> str:
     """Return an address of a route."""
     path = declared.path
     for name, value in PLACES.items():

@@ -370,7 +370,7 @@ async def test_every_kind_of_problem_is_explained_at_its_type(client: httpx.Asyn
     for kind in problem_types.KINDS.values():
         reply = await client.get(kind.type)
 
-        assert reply.json() == {"type": kind.type, "title": kind.title, "status": kind.status, "mend": kind.mend}
+        assert reply.json() == {"type": kind.type, "title": kind.title, "status": kind.status, "mend": kind.fix}
 
 
 # What a reply says

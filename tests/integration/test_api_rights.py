@@ -13,7 +13,7 @@ import scripted_node
 from structlog.testing import capture_logs
 
 from facetline.facets.api.application import ROUTES, application
-from facetline.facets.api.routing import Declared
+from facetline.facets.api.routing import RouteSpec
 from facetline.facets.backend import RIGHTS, Caller
 
 ADDRESSES = {
@@ -28,7 +28,7 @@ OPEN = {"/livez", "/readyz", "/health"}
 URL = "http://127.0.0.1:8080"
 
 
-def address_of(declared: Declared) -> str:
+def address_of(declared: RouteSpec) -> str:
     """Return an address that the route takes."""
     found = declared.path
     for name, value in ADDRESSES.items():
@@ -36,19 +36,19 @@ def address_of(declared: Declared) -> str:
     return found + ("?sql=SELECT%201" if found == "/v1/sql.csv" else "")
 
 
-def body_of(declared: Declared) -> dict[str, Any] | None:
+def body_of(declared: RouteSpec) -> dict[str, Any] | None:
     """Return a body that the route takes."""
     return None if declared.body is None else {"sql": "SELECT 1"} if declared.path == "/v1/sql" else {}
 
 
-async def ask(client: httpx.AsyncClient, declared: Declared, **headers: str) -> httpx.Response:
+async def ask(client: httpx.AsyncClient, declared: RouteSpec, **headers: str) -> httpx.Response:
     """Send a request that is right in everything but what the headers say."""
     return await client.request(declared.method, address_of(declared), json=body_of(declared), headers=headers)
 
 
 def ids(value: object) -> str | None:
     """Return how a route is called in the test's name."""
-    return f"{value.method}-{value.path}" if isinstance(value, Declared) else None
+    return f"{value.method}-{value.path}" if isinstance(value, RouteSpec) else None
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def client_of(app: object) -> httpx.AsyncClient:
 
 
 @pytest.mark.parametrize("declared", ROUTES, ids=ids)
-async def test_a_route_asks_for_its_right(client: httpx.AsyncClient, declared: Declared):
+async def test_a_route_asks_for_its_right(client: httpx.AsyncClient, declared: RouteSpec):
     """Without a valid token 401 and how to send one, without the right 403, with it an answer."""
     without = await ask(client, declared)
     wrong = await ask(client, declared, Authorization="Bearer guessed")
@@ -97,7 +97,7 @@ async def test_a_route_asks_for_its_right(client: httpx.AsyncClient, declared: D
 
 
 @pytest.mark.parametrize("declared", [each for each in ROUTES if each.everywhere], ids=ids)
-async def test_what_shows_all_scopes_is_not_for_one(client: httpx.AsyncClient, declared: Declared):
+async def test_what_shows_all_scopes_is_not_for_one(client: httpx.AsyncClient, declared: RouteSpec):
     """Metrics, SQL and dead letters are refused to a token with a scope, whatever its rights."""
     assert (await ask(client, declared, Authorization="Bearer scoped")).status_code == 403
 

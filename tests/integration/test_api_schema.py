@@ -18,7 +18,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from serving import ServeProcess
 
 from facetline.facets.api.application import ROUTES
-from facetline.facets.api.routing import Declared
+from facetline.facets.api.routing import RouteSpec
 
 EXAMPLES = 200 if os.environ.get("FACETLINE_LARGE") else 5
 
@@ -46,7 +46,7 @@ def api_schema(server: tuple[ServeProcess, dict[str, str]]) -> schemathesis.Base
     return schemathesis.openapi.from_url(f"{made.url}/openapi.json", headers=headers)
 
 
-def ids(declared: Declared) -> str:
+def ids(declared: RouteSpec) -> str:
     """Return how a route is called in the test's name."""
     return f"{declared.method}-{declared.path}"
 
@@ -57,7 +57,7 @@ def ids(declared: Declared) -> str:
 def test_requests_are_answered_as_the_document_says(
     server: tuple[ServeProcess, dict[str, str]],
     api_schema: schemathesis.BaseSchema,
-    declared: Declared,
+    declared: RouteSpec,
     mode: GenerationMode,
 ):
     """Status, type, headers and body of each reply are those that its operation declares; a token is needed.

@@ -24,7 +24,7 @@ from starlette.routing import Mount, Route
 
 from facetline.facets.agents import http as agents
 from facetline.facets.api.application import application
-from facetline.facets.api.middleware import Gate
+from facetline.facets.api.middleware import Middleware
 from facetline.facets.explorer import routes as explorer
 from facetline.storage import credentials
 from facetline.streams.pipeline import Pipeline
@@ -170,10 +170,10 @@ def writes() -> dict[tuple[str, str], list[tuple[str, Any]]]:
     }
 
 
-def routes_of(gate: Gate) -> set[tuple[str, str]]:
+def routes_of(app: Middleware) -> set[tuple[str, str]]:
     """Return every route of the application and all that is mounted in it, the document about itself included."""
     found = set()
-    for route in gate.application.routes:
+    for route in app.application.routes:
         if isinstance(route, Mount) or (isinstance(route, APIRoute) and len(route.methods) > 1):
             found.add(("*", route.path))
         elif isinstance(route, Route | APIRoute):
@@ -183,29 +183,29 @@ def routes_of(gate: Gate) -> set[tuple[str, str]]:
 
 
 @asynccontextmanager
-async def served(site: Site) -> AsyncIterator[tuple[Pipeline, Gate]]:
+async def served(site: Site) -> AsyncIterator[tuple[Pipeline, Middleware]]:
     """Serve a site's store with everything that is ever mounted."""
     async with site.pipeline(classify=True) as pipeline, open_node(pipeline) as node:
-        gate = application(node, loopback=True, parts=[agents.part(), explorer.part])
-        async with gate.application.router.lifespan_context(gate.application):
-            yield pipeline, gate
+        app = application(node, loopback=True, parts=[agents.part(), explorer.part])
+        async with app.application.router.lifespan_context(app.application):
+            yield pipeline, app
 
 
-def client_of(gate: Gate, token: str) -> httpx.AsyncClient:
+def client_of(app: Middleware, token: str) -> httpx.AsyncClient:
     """A client with a token, for pages as well."""
     headers = {"Authorization": f"Bearer {token}", "accept": "application/json, text/event-stream, text/html"}
-    return httpx.AsyncClient(transport=httpx.ASGITransport(gate), base_url=URL, headers=headers)
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=URL, headers=headers)
 
 
 async def prepare(site: Site) -> None:
     """Fill the store with alice's documents, in every state that a document can be in."""
-    async with served(site) as (pipeline, gate):
+    async with served(site) as (pipeline, app):
         for name, token, scope in (("alice", ALICE, "alice"), ("bob", BOB, "bob"), ("admin", ADMIN, None)):
             rights = ("read", "write") if scope else ("read", "write", "admin", "sql")
             await pipeline.store.write(credentials.create, name, token, name=name, rights=rights, scope=scope)
         site.script.on("fail")
         site.script.on("held")  # both stores ask the same evaluator: its module is imported once
-        async with client_of(gate, ALICE) as alice:
+        async with client_of(app, ALICE) as alice:
             await eventually(lambda: is_known(alice))
             for key, body in (
                 ("a1", "billing"),
@@ -221,7 +221,7 @@ async def prepare(site: Site) -> None:
 
 async def bob_was_here(site: Site) -> str:
     """Do all that leaves traces; return one of bob's tokens."""
-    async with served(site) as (_, gate), client_of(gate, BOB) as bob, client_of(gate, ADMIN) as admin:
+    async with served(site) as (_, app), client_of(app, BOB) as bob, client_of(app, ADMIN) as admin:
         for key, body in (
             ("b1", "billing"),
             ("a1", "bobs own words outage"),
@@ -263,8 +263,8 @@ async def answers(site: Site, bobs_token: str) -> dict[str, str]:
     """Make all requests as alice and return the replies by request."""
     found: dict[str, str] = {}
     read, written = reads(bobs_token), writes()
-    async with served(site) as (_, gate), client_of(gate, ALICE) as alice:
-        assert routes_of(gate) ^ {*read, *written} == set()
+    async with served(site) as (_, app), client_of(app, ALICE) as alice:
+        assert routes_of(app) ^ {*read, *written} == set()
         await eventually(lambda: is_known(alice))
         for name, routes in (("before", read), ("meanwhile", written), ("after", read)):
             for (method, _), requests in routes.items():

@@ -448,9 +448,9 @@ async def test_health_says_what_is_looked_at(side: Side):
         ("definitions", "ok"),
         ("evaluators", "ok"),
     }
-    side.node.standing.stopping = True
+    side.node.state.stopping = True
     assert ("stop", "failed") in {(check.name, check.level) for check in await side.node.ready()}
-    side.node.standing.stopping = False
+    side.node.state.stopping = False
 
 
 async def test_metrics_hold_searches_views_and_documents(side: Side):
@@ -483,7 +483,7 @@ async def test_views_that_nobody_keeps_are_not_searched(side: Side):
     await asyncio.wait({following})
     assert following.exception() is not None
 
-    with pytest.raises(errors.NotCaughtUp, match="start the server again"):
+    with pytest.raises(errors.NotCaughtUp, match="restart the server"):
         await node.search(side.caller, selection_of({"collection": "tickets"}))
 
     assert ("view", "failed") in {(check.name, check.level) for check in await node.ready()}

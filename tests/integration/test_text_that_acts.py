@@ -23,7 +23,7 @@ from polling import eventually
 
 from facetline.facets import display
 from facetline.facets.agents import rendering, server
-from facetline.facets.agents.backends import NodeSource
+from facetline.facets.agents.backends import LocalToolBackend
 from facetline.facets.agents.replies import ToolReply
 from facetline.facets.agents.toolbox import Toolbox
 from facetline.facets.agents.tools import EXTRAS
@@ -51,7 +51,7 @@ async def hostile(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hos
     """The node, behind a server with the page."""
     rows: list[agent_site.Row] = [("support/b0", BODY, {"title": ACTS})]
     async with agent_site.agent_node(tmp_path_factory.mktemp("hostile"), rows) as (pipeline, node):
-        box = Toolbox(NodeSource(node, LOCAL), EXTRAS)
+        box = Toolbox(LocalToolBackend(node, LOCAL), EXTRAS)
         async with listening.listening(application(node, loopback=True, parts=[explorer.part])) as served:
             await pipeline.write(URI, body=BODY, state={"title": ACTS}, wait="answered", timeout_s=30)
             found = Hostile(box, served.url, pipeline)

@@ -1,6 +1,6 @@
-"""The MCP server's edges: faults of ours, a store that is away, a client that is told of changes.
+"""The MCP server's edges: faults of ours, a store that is away, notifications of changes.
 
-Method: the official client connected to the server in this process, over toolboxes that fail as they are told.
+Method: the official client connected to the server in this process, over toolboxes that fail on purpose.
 """
 
 import asyncio
@@ -16,14 +16,14 @@ from polling import eventually
 
 from facetline.facets import errors
 from facetline.facets.agents import server, stdio
-from facetline.facets.agents.backends import NodeSource
+from facetline.facets.agents.backends import LocalToolBackend
 from facetline.facets.agents.toolbox import Toolbox
 from facetline.facets.backend import LOCAL
 from facetline.facets.definitions import Definitions
 
 
 class Source:
-    """Knows one collection; everything else fails as told."""
+    """Knows one collection; everything else raises a given error."""
 
     rights = None
     scope = None
@@ -62,7 +62,7 @@ def client_of(source: Any) -> Client:
     return Client(server.server(toolbox_of))
 
 
-async def test_a_fault_of_ours_is_told_without_its_words():
+async def test_internal_errors_are_reported_without_their_message():
     """An unexpected failure is an error result without the library's words; the log says where, and not what."""
     with structlog.testing.capture_logs() as logs:
         async with client_of(Source(ValueError("secret body"))) as client:
@@ -75,14 +75,14 @@ async def test_a_fault_of_ours_is_told_without_its_words():
     assert "secret" not in str(entry)
 
 
-async def test_what_passes_is_told_so():
+async def test_temporary_errors_advise_a_retry():
     """While a view is behind a call says what is wrong and that it may be tried again."""
     async with client_of(Source(errors.NotCaughtUp("the view is behind."))) as client:
         result = await client.call_tool("search_tickets", {})
         with pytest.raises(MCPError, match="the view is behind"):
             await client.read_resource("facetline://collections")
 
-    assert result.content[0].text == "Error: the view is behind. Try again in a moment."
+    assert result.content[0].text == "Error: the view is behind. Retry later."
 
 
 async def test_tools_that_cannot_be_listed_say_why():
@@ -113,12 +113,12 @@ async def test_views_that_are_being_built_are_waited_for():
     node: Any = Building()
 
     with pytest.raises(errors.NotCaughtUp):
-        await NodeSource(node, LOCAL, patience_s=0).collections()
-    assert await NodeSource(node, LOCAL, patience_s=30).collections() == ["tickets"]
+        await LocalToolBackend(node, LOCAL, patience_s=0).collections()
+    assert await LocalToolBackend(node, LOCAL, patience_s=30).collections() == ["tickets"]
     assert node.looks == 3
 
 
-async def test_changes_are_told_once():
+async def test_a_change_is_notified_once():
     """The watch tells each change of the tools once, none at its start, and outlasts a source that fails."""
     source, changes = Source(), asyncio.Queue[None]()
 

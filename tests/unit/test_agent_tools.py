@@ -104,12 +104,12 @@ def test_a_schema_never_outgrows_strict_mode():
 
     listed = [each for each in made.parameters if each.values]
     assert 0 < len(listed) < 40
-    assert strict_schemas.problems(schemas.written(made, "openai")) == []
+    assert strict_schemas.problems(schemas.schema_of(made, "openai")) == []
 
 
 def sizes(made: Tool) -> list[int]:
     """The bytes of a tool in each format as ASCII, the longest way to write JSON on one line."""
-    return [len(json.dumps(schemas.written(made, how))) for how in FORMATS]
+    return [len(json.dumps(schemas.schema_of(made, how))) for how in FORMATS]
 
 
 def wide(questions: int, options: int, name: str = "wide", letter: str = "o", long: int = 20) -> Definition:
@@ -141,7 +141,7 @@ def test_a_search_tool_keeps_within_its_bytes(definition: Definition, bytes_max:
     made = tools.search_tool(definition, scope=True, bytes_max=bytes_max)
 
     assert max(sizes(made)) <= bytes_max
-    assert strict_schemas.problems(schemas.written(made, "openai")) == []
+    assert strict_schemas.problems(schemas.schema_of(made, "openai")) == []
     assert set(made.by_name) >= set(definition.questions)
 
 
@@ -150,8 +150,8 @@ def test_all_search_tools_together_are_bounded():
     for count in (1, 6, 24):
         many = [LARGE[3].model_copy(update={"name": f"wide{number:02}"}) for number in range(count)]
         made = tools.tools_of(many, allowed=EXTRAS)
-        searching = [each for each in made if each.does == "search"]
-        others = [each for each in made if each.does != "search"]
+        searching = [each for each in made if each.action == "search"]
+        others = [each for each in made if each.action != "search"]
         assert sum(max(sizes(each)) for each in searching) <= tools.SEARCHES_BYTES_MAX
         assert max(max(sizes(each)) for each in others) <= tools.TOOL_BYTES_MAX
 
@@ -179,7 +179,7 @@ def test_an_argument_without_room_is_understood():
 @pytest.mark.parametrize("made", ALL, ids=lambda each: each.name)
 def test_strict_mode_takes_every_tool(made: Tool):
     """OpenAI's form keeps all rules of strict mode."""
-    assert strict_schemas.problems(schemas.written(made, "openai")) == []
+    assert strict_schemas.problems(schemas.schema_of(made, "openai")) == []
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_strict_mode_takes_every_tool(made: Tool):
 )
 def test_the_checker_of_strict_mode_sees_damage(damage: Any):
     """The checker refuses a schema with one rule broken, so its silence means something."""
-    written = copy.deepcopy(schemas.written(SEARCH, "openai"))
+    written = copy.deepcopy(schemas.schema_of(SEARCH, "openai"))
     damage(written["function"]["parameters"])
 
     assert strict_schemas.problems(written) != []
@@ -203,7 +203,7 @@ def test_the_checker_of_strict_mode_sees_damage(damage: Any):
 @pytest.mark.parametrize("made", ALL, ids=lambda each: each.name)
 def test_schemas_are_valid(made: Tool):
     """The MCP's, Anthropic's and both of OpenAI's forms hold a valid JSON Schema of the same properties."""
-    forms = {how: schemas.written(made, how) for how in FORMATS}
+    forms = {how: schemas.schema_of(made, how) for how in FORMATS}
     inner = [
         forms["mcp"]["inputSchema"],
         forms["anthropic"]["input_schema"],
@@ -237,7 +237,7 @@ CASES: list[dict[str, Any]] = [
 def test_all_formats_take_the_same_arguments(given: dict[str, Any]):
     """What one format's schema takes the other's takes too, null standing for "not given", and so does the tool."""
     loose = jsonschema.Draft202012Validator(schemas.input_schema(SEARCH))
-    strict = jsonschema.Draft202012Validator(schemas.written(SEARCH, "openai")["function"]["parameters"])
+    strict = jsonschema.Draft202012Validator(schemas.schema_of(SEARCH, "openai")["function"]["parameters"])
     filled = {**dict.fromkeys(SEARCH.by_name), **given}
 
     assert loose.is_valid(given) == strict.is_valid(filled)
@@ -258,13 +258,13 @@ def taken(given: dict[str, Any]) -> bool:
     ("given", "said"),
     [
         ({"topic": "biling"}, "'topic' cannot be 'biling' (did you mean 'billing'?); allowed: billing, bug, feature"),
-        ({"topics": "bug"}, "has no argument 'topics' (did you mean 'topic'?); it takes topic, min_confidence"),
-        ({"min_confidence": "high"}, "'min_confidence' takes a number, not 'high'"),
-        ({"limit": 51}, "'limit' is 51; it goes from 1 to 50"),
-        ({"min_confidence": float("nan")}, "it goes from 0 to 1"),
+        ({"topics": "bug"}, "has no argument 'topics' (did you mean 'topic'?); arguments: topic, min_confidence"),
+        ({"min_confidence": "high"}, "'min_confidence' must be a number, not 'high'"),
+        ({"limit": 51}, "'limit' is 51; it must be from 1 to 50"),
+        ({"min_confidence": float("nan")}, "it must be from 0 to 1"),
         ({"topic": []}, "'topic' is an empty list"),
         ({"filter": "\ud800"}, "valid Unicode"),
-        ([], "arguments are a JSON object"),
+        ([], "arguments must be a JSON object"),
     ],
     ids=str,
 )
@@ -346,7 +346,7 @@ def test_values_are_taken_as_models_spell_them(kind: Any, value: Any, read: Any)
         made = Tool("t", "search", "", "", (Parameter("x", kind, ""),))
 
     if read is errors.InvalidQuery:
-        with pytest.raises(errors.InvalidQuery, match=r"'x' (takes|is)"):
+        with pytest.raises(errors.InvalidQuery, match=r"'x' (must be|is)"):
             arguments.read(made, {"x": value})
     else:
         assert arguments.read(made, {"x": value}) == ({} if read is None else {"x": read})

@@ -145,7 +145,7 @@ def test_every_problem_is_an_error_of_its_duty(kind: Any):
         (Reply(404, {}, b"<h1>nothing</h1>"), "HTTP 404 <h1>nothing</h1>"),
         (Reply(500, {}, b"\xff" * 5_000), "HTTP 500"),
         (Reply(302, {}, b""), "HTTP 302"),
-        (Reply(200, {}, b"<html>"), "no JSON"),
+        (Reply(200, {}, b"<html>"), "not JSON"),
     ],
     ids=lambda each: str(each)[:20],
 )
@@ -173,7 +173,7 @@ def test_nothing_shows_the_token():
     client = Client("http://127.0.0.1:1/", token="flt_secret")
 
     assert repr(client) == "Client('http://127.0.0.1:1')"
-    with pytest.raises(errors.InvalidSettings, match="by the parameter 'token'") as refused:
+    with pytest.raises(errors.InvalidSettings, match="as parameter 'token'") as refused:
         Client("http://name:flt_secret@127.0.0.1")
     assert "flt_secret" not in refused.value.message
     client.close()
@@ -250,6 +250,6 @@ def test_what_is_no_uri_is_not_sent(uri: str):
     "content", [{"a": float("nan")}, {"a": object()}, {"a": "\ud800"}], ids=["nan", "object", "surrogate"]
 )
 def test_what_is_no_json_is_not_sent(content: dict[str, Any]):
-    """A body that is no JSON is refused before anything is sent."""
+    """A body that is not JSON is refused before anything is sent."""
     with pytest.raises(errors.InvalidQuery):
         calls.encoded(content)

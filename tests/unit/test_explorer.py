@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from facetline.facets import errors
 from facetline.facets.explorer import formatting, hits, pipeline_strip, search_url, sessions, sidebar
-from facetline.facets.explorer.search_url import Asked
+from facetline.facets.explorer.search_url import SearchUrl
 from facetline.facets.questions import choice
 
 TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\r\n"), min_size=1).filter(str.strip)
@@ -25,7 +25,7 @@ def test_address_says_all_of_the_search(
     facets: dict[str, tuple[str, ...]], text: str | None, least: float | None, page: int, back: tuple[str, ...]
 ):
     """Whatever is asked for comes back from its address as it was."""
-    search = Asked("tickets", facets, least, text, "-severity", None, "AAA", page, back)
+    search = SearchUrl("tickets", facets, least, text, "-severity", None, "AAA", page, back)
 
     assert search_url.read("tickets", search.pairs()) == search
 
@@ -87,7 +87,7 @@ def test_many_options_are_folded_but_never_a_chosen_one():
     missing = {"count": 0, "pending": 0, "failed": 0, "empty": 0, "low_confidence": 0, "outdated": 0}
     reply = [{"name": "q", "type": "choice", "total": 1, "buckets": buckets, "missing": missing}]
 
-    [facet] = sidebar.facets(Asked("c", {"q": ("o0",)}), {"q": question}, reply)
+    [facet] = sidebar.facets(SearchUrl("c", {"q": ("o0",)}), {"q": question}, reply)
 
     assert len(facet.shown) == sidebar.OPEN_MAX
     assert [option.value for option in facet.shown[:3]] == ["o0", "o99", "o98"]
@@ -139,7 +139,7 @@ def test_a_missing_worker_is_a_warning_in_words(
 ):
     """Where documents wait and no process asks about them the strip says so, and calls them waiting."""
     given = _standing("absent", pending) | {"oldest_pending_s": oldest_s}
-    given["evaluator"] = {**given["evaluator"], "said": way_out}
+    given["evaluator"] = {**given["evaluator"], "message": way_out}
     strip = pipeline_strip.strip(given)
 
     assert (strip.warning, strip.state_label, strip.why) == (warning, "not asked", "")
@@ -163,7 +163,7 @@ def _standing(state: str, pending: int) -> dict[str, Any]:
         "outdated": 0,
         "lag": {"events": 0, "seconds": 0.0},
         "oldest_pending_s": 1.0,
-        "evaluator": {"name": "triage", "kind": "chat", "model": "m", "state": state, "said": None},
+        "evaluator": {"name": "triage", "kind": "chat", "model": "m", "state": state, "message": None},
         "spend": {"calls": 0, "tokens": 0, "usd": None, "usd_max": None},
     }
 

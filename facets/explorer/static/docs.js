@@ -1,4 +1,4 @@
-// Starts Swagger UI on this server's own description. A file, because nothing inline may run.
+// Starts Swagger UI with this server's OpenAPI document. A file, because inline scripts are not allowed.
 "use strict";
 
 const dark = window.matchMedia("(prefers-color-scheme: dark)");

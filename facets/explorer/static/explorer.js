@@ -1,14 +1,14 @@
-// What HTML alone cannot do. The page works without any of this: everything here is a comfort.
+// Optional enhancements: the page works without this script.
 "use strict";
 
 document.documentElement.classList.add("js");
 
-const say = (text) => {
+const announce = (text) => {
   const live = document.getElementById("live");
   if (live) live.textContent = text;
 };
 
-// Where there is room, the sidebar is not folded away. The style sheet does so too, but not for every browser and tool.
+// On wide screens the sidebar is open. The style sheet does the same, but not in every browser.
 const wide = window.matchMedia("(min-width: 56rem)");
 const unfold = () => {
   const side = document.getElementById("side");
@@ -20,7 +20,7 @@ const copy = async (button, text) => {
   try {
     await navigator.clipboard.writeText(text);
     button.textContent = "Copied";
-    say("Copied");
+    announce("Copied");
   } catch {
     button.textContent = "Not allowed here";
   }
@@ -56,7 +56,7 @@ document.addEventListener("click", (event) => {
 });
 
 document.addEventListener("click", (event) => {
-  // A click beside the dialog closes it.
+  // A click outside the dialog closes it.
   if (event.target instanceof HTMLDialogElement) event.target.close();
 });
 
@@ -66,48 +66,48 @@ document.addEventListener("input", (event) => {
   document.getElementById("least-said").textContent = value ? value.toFixed(2) : "any";
 });
 
-// Nobody looks: nothing is asked for.
+// No polling while the page is hidden.
 document.addEventListener("htmx:before:request", (event) => {
   const source = event.detail.ctx?.sourceElement;
   if (document.hidden && source?.getAttribute("hx-trigger")?.startsWith("every")) event.preventDefault();
 });
 
-// The server, or what stands before it, does not answer: said until it does, which is asked every few seconds.
+// While the server, or a proxy before it, does not answer, a message is shown and the server is polled.
 const AWAY = "The server cannot be reached. What is shown may be out of date.";
-const ASK_AGAIN_MS = 3000;
-let asking = null;
+const POLL_MS = 3000;
+let polling = null;
 const setAway = (away) => {
   const bar = document.getElementById("away");
   const text = away ? AWAY : "";
   if (bar && bar.textContent !== text) bar.textContent = text;
-  if (away && asking === null) asking = setInterval(askAgain, ASK_AGAIN_MS);
-  if (!away && asking !== null) {
-    clearInterval(asking);
-    asking = null;
+  if (away && polling === null) polling = setInterval(pollServer, POLL_MS);
+  if (!away && polling !== null) {
+    clearInterval(polling);
+    polling = null;
   }
 };
 
-const askAgain = async () => {
+const pollServer = async () => {
   if (document.hidden) return;
   try {
-    const reply = await fetch("/livez", { cache: "no-store", signal: AbortSignal.timeout(ASK_AGAIN_MS) });
+    const reply = await fetch("/livez", { cache: "no-store", signal: AbortSignal.timeout(POLL_MS) });
     if (reply.status < 500) setAway(false);
   } catch {
-    // Still away.
+    // Still unreachable.
   }
 };
 
 document.addEventListener("htmx:error", (event) => {
-  // Refused, cut or timed out before its text was whole; any other error has one, or no request.
+  // Connection refused, closed, or timed out before the reply was complete; other errors have a text, or no request.
   if (event.detail.ctx && event.detail.ctx.text === undefined) setAway(true);
 });
 
 document.addEventListener("htmx:after:request", (event) => {
-  // A proxy says so for a server that is away. What the server itself refuses is shown on the page.
+  // Sent by a proxy if the server is unreachable. Errors of the server are shown on the page.
   setAway([502, 504].includes(event.detail.ctx?.response?.status));
 });
 
-// The sidebar stays as far open as it was.
+// Keep open what was open in the sidebar.
 let folded = null;
 document.addEventListener("htmx:before:swap", () => {
   const side = document.getElementById("side");
@@ -122,7 +122,7 @@ document.addEventListener("htmx:after:swap", () => {
   }
   unfold();
   const total = document.getElementById("total")?.textContent.trim();
-  if (total && total !== document.getElementById("live")?.textContent) say(total);
+  if (total && total !== document.getElementById("live")?.textContent) announce(total);
 });
 
 document.addEventListener("DOMContentLoaded", unfold);

@@ -1,4 +1,4 @@
-"""Asking again from the page: what it would cost, the start, the progress of a job, and its end."""
+"""Pages of reindex jobs: estimate, start, progress and cancellation."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from facetline.facets import errors
 from facetline.facets.backend import ReindexRequest
 from facetline.facets.explorer.base import Site, Visitor
 
-# What can be asked again, in the order of what it costs.
+# Which documents to classify again, cheapest first.
 MODES = {
     "missing": "Documents without answers (waiting or failed)",
     "outdated": "Those, and answers to older questions or from an older model",
@@ -18,15 +18,15 @@ MODES = {
 JOBS_SHOWN = 5
 
 
-class Reindexing:
-    """The handlers of jobs; all need the right `admin`."""
+class ReindexPages:
+    """Handlers of jobs; all require the right `admin`."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._node = site.node
 
     async def dialog(self, request: Request, visitor: Visitor) -> Response:
-        """Show what a job would ask and cost, and the last jobs."""
+        """Show an estimate of a job, and the last jobs."""
         _check(visitor)
         asked = _asked(request.path_params["collection"], request.query_params)
         problem = None
@@ -57,13 +57,13 @@ class Reindexing:
         return self._site.go(f"/-/job/{job['id']}")
 
     async def job(self, request: Request, visitor: Visitor) -> Response:
-        """Show how far a job is; while it runs the page asks again."""
+        """Show the progress of a job; the page polls while it runs."""
         _check(visitor)
         job = await self._node.job(visitor.caller, request.path_params["id"])
         return self._site.render(request, "job.html", visitor, collection=job["collection"], job=_shown(job))
 
     async def cancel(self, request: Request, visitor: Visitor) -> Response:
-        """End a job and show it."""
+        """Cancel a job and show it."""
         _check(visitor)
         job = await self._node.cancel(visitor.caller, request.path_params["id"])
         return self._site.go(f"/-/job/{job['id']}")
@@ -71,13 +71,15 @@ class Reindexing:
 
 def _check(visitor: Visitor) -> None:
     if not visitor.may_reindex:
-        raise errors.Forbidden("jobs need a token with the right 'admin'")
+        raise errors.Forbidden("jobs require a token with the right 'admin' and without a scope")
 
 
 def _asked(collection: str, fields: Any) -> ReindexRequest:
     mode = fields.get("mode") or "missing"
     if mode not in MODES:
-        raise errors.InvalidQuery(f"mode is {mode[:20]!r}{errors.nearest(mode[:20], MODES)}; one of {', '.join(MODES)}")
+        raise errors.InvalidQuery(
+            f"unknown mode {mode[:20]!r}{errors.nearest(mode[:20], MODES)}; use one of {', '.join(MODES)}"
+        )
     text = (fields.get("filter") or "").strip() or None
     return ReindexRequest(collection, force=mode == "force", outdated=mode == "outdated", filter=text)
 

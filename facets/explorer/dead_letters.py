@@ -1,4 +1,4 @@
-"""Dead letters on the page: the list, one with its record, and the forms that send one again or discard it."""
+"""Pages of dead letters: the list, one dead letter with its record, and the forms to send again or discard."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SHOWN = 50
 ADDRESS = "/-/dead-letters"
 COUNT_S = 2.0
-"""How long the front page waits for the number of letters."""
+"""How long the front page waits for the number of dead letters."""
 STATES = {
     "open": "Open: it can be sent again or discarded.",
     "redriving": "Sent again; not applied yet.",
@@ -25,15 +25,15 @@ STATES = {
 }
 
 
-class Letters:
-    """The handlers of dead letters; all need the right `admin` and no scope."""
+class DeadLetterPages:
+    """Handlers of dead letters; all require the right `admin` and no scope."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._node = site.node
 
     async def listed(self, request: Request, visitor: Visitor) -> Response:
-        """Show the letters that wait, newest first."""
+        """Show open dead letters, newest first."""
         _check(visitor)
         given = request.query_params
         reason, cursor = given.get("reason") or None, given.get("cursor") or None
@@ -50,28 +50,30 @@ class Letters:
         )
 
     async def shown(self, request: Request, visitor: Visitor) -> Response:
-        """Show one letter with its record."""
+        """Show one dead letter with its record."""
         _check(visitor)
         letter = await self._node.dead_letter(visitor.caller, request.path_params["id"])
         waits = letter["state"] in {"open", "redriving"}
-        message = STATES.get(letter["state"], letter["state"])
-        return self._site.render(request, "dead_letter.html", visitor, letter=letter, waits=waits, said=message)
+        state_text = STATES.get(letter["state"], letter["state"])
+        return self._site.render(
+            request, "dead_letter.html", visitor, letter=letter, waits=waits, state_text=state_text
+        )
 
     async def redrive(self, request: Request, visitor: Visitor) -> Response:
-        """Send a letter again and show what became of it."""
+        """Send a dead letter again and show its outcome."""
         _check(visitor)
         letter = await self._node.redrive(visitor.caller, request.path_params["id"])
         return self._site.go(f"{ADDRESS}/{letter['id']}")
 
     async def discard(self, request: Request, visitor: Visitor) -> Response:
-        """Close a letter for good and show it."""
+        """Close a dead letter permanently and show it."""
         _check(visitor)
         letter = await self._node.discard(visitor.caller, request.path_params["id"])
         return self._site.go(f"{ADDRESS}/{letter['id']}")
 
 
 async def waiting(node: "Backend", visitor: Visitor) -> int | None:
-    """Return how many letters wait; None for who may not see them, or while the store does not say."""
+    """Return the number of open dead letters; None without the right to see them, or if the store does not answer."""
     if not visitor.may_reindex:
         return None
     try:
@@ -84,4 +86,4 @@ async def waiting(node: "Backend", visitor: Visitor) -> int | None:
 
 def _check(visitor: Visitor) -> None:
     if not visitor.may_reindex:
-        raise errors.Forbidden("dead letters need a token with the right 'admin' and without a scope")
+        raise errors.Forbidden("dead letters require a token with the right 'admin' and without a scope")

@@ -1,4 +1,4 @@
-"""The API's description for people: Swagger UI over the OpenAPI document, from files of this server alone."""
+"""API reference page: Swagger UI over the OpenAPI document, served without external files."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -8,19 +8,19 @@ from facetline.facets.api.application import openapi
 from facetline.facets.explorer.base import HEADERS, Site, Visitor
 
 DOCUMENT = "/-/openapi.json"
-"""The document by the page's own session: a browser sends no token to `/openapi.json`."""
-# Swagger UI's style sheet has its icons in itself; scripts and styles stay this server's files.
+"""The OpenAPI document for signed-in browsers, which send no token to `/openapi.json`."""
+# Swagger UI's style sheet embeds its icons as data: URLs; scripts and styles come from this server.
 POLICY = HEADERS["Content-Security-Policy"].replace("img-src 'self'", "img-src 'self' data:")
 
 
-class Described:
-    """The handlers of the page and of the document that it shows."""
+class ApiDocs:
+    """Handlers of the page and of the OpenAPI document."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
 
     async def page(self, request: Request, visitor: Visitor) -> Response:
-        """Show the API's routes, which can be tried out there."""
+        """Show the API's routes with forms to try them."""
         reply = self._site.render(request, "docs.html", visitor)
         reply.headers["Content-Security-Policy"] = POLICY
         return reply
