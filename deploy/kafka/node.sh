@@ -63,17 +63,32 @@ command_of() {
 
 accepts() { (exec 3<> "/dev/tcp/127.0.0.1/$1") 2> /dev/null; }
 
-# A port nobody listens on, below the range from which systems give out ports for outgoing connections.
+# The ports to choose from: outside the range from which the system gives out ports for outgoing connections (where it
+# has no such file, that begins at 32768 or later). Below it, or above where too few are left below.
+ports_to_choose_from() {
+  local first=32768 last=65535
+  [ ! -r /proc/sys/net/ipv4/ip_local_port_range ] || read -r first last < /proc/sys/net/ipv4/ip_local_port_range
+  if [ "$first" -ge 10100 ]; then
+    echo "$((first < 22000 ? 10000 : first - 12000)) $((first - 1))"
+  else
+    echo "$((last + 1)) 65535"
+  fi
+}
+
+# A port of those that nobody listens on.
 free_port() {
-  local port
-  for _ in $(seq 100); do
-    port=$((20000 + RANDOM % 12000))
-    if ! accepts "$port"; then
-      echo "$port"
-      return
-    fi
-  done
-  echo "No free port found between 20000 and 32000" >&2
+  local port first last
+  read -r first last < <(ports_to_choose_from)
+  if [ "$first" -le "$last" ]; then
+    for _ in $(seq 100); do
+      port=$((first + (RANDOM * 32768 + RANDOM) % (last - first + 1)))
+      if ! accepts "$port"; then
+        echo "$port"
+        return
+      fi
+    done
+  fi
+  echo "No free port found from $first to $last; give one with --port" >&2
   return 1
 }
 

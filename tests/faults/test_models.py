@@ -151,7 +151,10 @@ async def test_a_storm_of_refusals_passes(stage: Stage):
         told = await documents.settled(*keys, deadline_s=STORM_LIMIT_S)
 
         assert {each["status"] for each in told} == {"indexed"}
-        assert storm.answered == len(keys)
+        # What the server answered and a busy client was too late to read is asked for again, as a call of its own.
+        made = {documents.marker(key): each["calls"]["made"] for key, each in zip(keys, told, strict=True)}
+        assert {marker: count for marker, count in server.counts.items() if count > made[marker]} == {}
+        assert storm.answered >= len(keys)
         assert storm.refused > 0
         assert written < len(keys)
         assert len(server.requests) == storm.answered + storm.refused + storm.away

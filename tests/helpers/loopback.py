@@ -1,15 +1,23 @@
 """Keep tests on this machine: sockets that would leave it are refused."""
 
+import contextlib
 import ipaddress
 import os
+import random
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 # Services that the caller of the tests named may stand elsewhere.
 ADDRESS_VARIABLES = ("FACETLINE_TEST_KAFKA", "FACETLINE_TEST_POSTGRES_URL")
+OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
+PORT_MIN = 10_000
+"""Known services have ports below, our own 8090 among them."""
+PORTS = 12_000
+PORTS_TRIED = 100
 
 
 class LeavesThisMachineError(RuntimeError):
@@ -44,12 +52,39 @@ def only_loopback() -> Iterator[None]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody has now; all are held until the last is found, so that they differ."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in held]
-    for each in held:
-        each.close()
-    return ports
+    """Return ports that are free now, for servers that can only be given a number.
+
+    No client is given one of them meanwhile: they lie outside the range from which the system takes ports for outgoing
+    connections. All are held until the last is found, so that they differ.
+    """
+    with contextlib.ExitStack() as held:
+        return [int(held.enter_context(_free()).getsockname()[1]) for _ in range(count)]
+
+
+def _free() -> socket.socket:
+    ports = outside(*_outgoing())
+    for port in random.sample(ports, min(PORTS_TRIED, len(ports))):
+        with contextlib.suppress(OSError):
+            return socket.create_server(("127.0.0.1", port))
+    raise RuntimeError(f"no port is free outside the range of outgoing connections, which {OUTGOING} gives")
+
+
+def outside(first: int, last: int) -> range:
+    """Return the ports to choose from where those from `first` to `last` are for outgoing connections.
+
+    They lie below that range, or above it where too few are left below.
+    """
+    below = range(max(first - PORTS, PORT_MIN), first)
+    return below if len(below) >= PORTS_TRIED else range(last + 1, 65536)
+
+
+def _outgoing() -> tuple[int, int]:
+    """The system's range; systems without that file begin at 49152, and Linux at 32768."""
+    try:
+        first, last = OUTGOING.read_text().split()
+    except OSError:
+        return 32768, 65535
+    return int(first), int(last)
 
 
 def _check(sock: socket.socket, address: Any, named: frozenset[str]) -> None:

@@ -6,13 +6,13 @@ The server and the store are real; the parts of the worker are stand-ins that sa
 import asyncio
 import contextlib
 import json
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
+import loopback
 import pytest
 import stored
 import structlog
@@ -37,16 +37,9 @@ async def store(sqlite_url: str) -> AsyncIterator[engine.Store]:
         yield opened
 
 
-def free_port() -> int:
-    """Return a port that nobody listens on just now."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
 def settings(tmp_path: Path, **given: Any) -> Settings:
     """Return settings whose broker is not there."""
-    kafka = {"bootstrap_servers": f"127.0.0.1:{free_port()}"}
+    kafka = {"bootstrap_servers": f"127.0.0.1:{loopback.free_ports(1)[0]}"}
     return load_settings(config=tmp_path / "facetline.toml", kafka=kafka, **given)
 
 
@@ -240,7 +233,7 @@ async def test_an_address_of_nobody_else_is_refused(tmp_path: Path):
 async def test_workers_of_one_machine_take_the_next_ports(tmp_path: Path):
     """Nobody chose an address: each further worker takes the next port; when none is left it says so and works."""
     members = starting(tmp_path)
-    unset = members.settings.model_copy(update={"worker_http": f"127.0.0.1:{free_port()}"})
+    unset = members.settings.model_copy(update={"worker_http": f"127.0.0.1:{loopback.free_ports(1)[0]}"})
     unset.model_fields_set.discard("worker_http")
     members.settings = unset
     async with contextlib.AsyncExitStack() as opened:

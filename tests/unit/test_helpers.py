@@ -1,6 +1,7 @@
 """What all tests lean on holds: waiting ends, and nothing leaves this machine."""
 
 import asyncio
+import contextlib
 import socket
 from pathlib import Path
 
@@ -66,6 +67,29 @@ async def test_event_loops_are_held_too() -> None:
     """Asyncio's connections pass through the same guard."""
     with pytest.raises(loopback.LeavesThisMachineError):
         await asyncio.open_connection("192.0.2.1", 9)
+
+
+@pytest.mark.parametrize(
+    ("outgoing", "chosen"),
+    [
+        ((32768, 60999), range(20768, 32768)),
+        ((16000, 65535), range(10000, 16000)),
+        ((1024, 60999), range(61000, 65536)),
+    ],
+)
+def test_free_ports_are_none_that_a_client_could_be_given(outgoing: tuple[int, int], chosen: range) -> None:
+    """They lie below the system's range for outgoing connections, or above it where that begins too low."""
+    assert loopback.outside(*outgoing) == chosen
+
+
+def test_free_ports_differ_and_can_be_bound() -> None:
+    """Each is free when it is returned."""
+    ports = loopback.free_ports(3)
+    with contextlib.ExitStack() as bound:
+        for port in ports:
+            bound.enter_context(socket.create_server(("127.0.0.1", port)))
+
+    assert len(set(ports)) == 3
 
 
 def test_loopback_and_unix_sockets_pass(tmp_path: Path) -> None:
