@@ -28,7 +28,7 @@ BROKEN = {3, 4}
 """Exit codes of pytest: an error of its own, and a command that it does not understand."""
 LARGE = (
     ("tests/faults/test_bounded.py::test_a_job_over_many_documents", 2.0),
-    ("tests/faults/test_models.py::test_a_storm_of_refusals_passes", 5.0),
+    ("tests/faults/test_models.py::test_documents_are_answered_after_429s_and_an_outage", 5.0),
     ("tests/faults/test_bounded.py::test_large_documents_and_a_slow_model", 8.0),
 )
 """Large tests, with the minutes that they take."""

@@ -184,7 +184,7 @@ def test_sql_and_csv_of_a_search(seen: Watched, tmp_path: Path):
     assert len((tmp_path / "found.csv").read_text().splitlines()) == total + 1
 
 
-def test_link_is_copied(chromium: Browser, served: str):
+def test_copy_link_puts_the_search_into_the_clipboard(chromium: Browser, served: str):
     """Copy link puts the address of the search into the clipboard."""
     with browser.watched(chromium, served, permissions=["clipboard-read", "clipboard-write"]) as seen:
         page = seen.page
@@ -224,7 +224,7 @@ def test_strip_moves_by_itself(seen: Watched):
     expect(page.locator("#strip[data-old]")).to_have_count(0)
 
 
-def test_probes_stay_text(seen: Watched):
+def test_text_of_documents_is_never_run_as_markup(seen: Watched):
     """No uri, text, state or option runs or loads anything, on the list and on each document's page."""
     page = seen.page
     page.goto("/probes")

@@ -23,7 +23,7 @@ async def test_an_answered_write_is_found_by_its_answer(case: Case):
     assert case.calls("t1") == 1
 
 
-async def test_cleared_first(case: Case):
+async def test_a_rewrite_clears_the_old_answer_at_once(case: Case):
     """From the moment a rewrite is applied the old answer is gone everywhere, while the new one is only asked for."""
     await case.write("t1", "billing")
     case.on("gate")

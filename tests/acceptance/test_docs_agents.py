@@ -47,7 +47,7 @@ def url(place: Place) -> Iterator[str]:
 
 
 @pytest.mark.timeout(300)
-def test_every_program_runs(place: Place, url: str):
+def test_every_program_of_the_agents_page_runs(place: Place, url: str):
     """Each program runs as it stands: models are told what the tools say, and the client does what the page says."""
     path = os.pathsep.join([str(SDKS), str(commands.ROOT)])
     done = subprocess.run(
@@ -72,7 +72,7 @@ def test_every_program_runs(place: Place, url: str):
 
 
 @pytest.mark.timeout(300)
-async def test_configurations_start(place: Place, url: str):
+async def test_each_configuration_starts_a_server_with_the_tools(place: Place, url: str):
     """The command and arguments of each configuration start a server that lists the tools."""
     found = [json.loads(block.text) for block in documented.blocks(PAGE, "json") if "mcp" in block.words]
     for each in found:

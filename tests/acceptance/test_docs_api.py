@@ -104,7 +104,7 @@ def differences(shown: Any, reply: Any, place: str = "") -> list[str]:
     return [] if shown == reply else [f"{place}: {shown!r} is {reply!r}"]
 
 
-def test_differences_are_seen():
+def test_the_comparison_reports_other_missing_and_extra_values():
     """The comparison is no formality: another value, an absent member and a longer list are told."""
     assert differences({"a": 1}, {"a": 2}) == [".a: 1 is 2"]
     assert differences({"a": ANY}, {}) == [".a is not there"]

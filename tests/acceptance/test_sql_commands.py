@@ -36,7 +36,7 @@ def test_a_table_for_people(place: Place):
     assert ended.err == "1 row\n"
 
 
-def test_tables_round_numbers(place: Place):
+def test_tables_round_numbers_and_programs_get_every_digit(place: Place):
     """What binary fractions cannot say exactly is not shown to people; programs get every digit."""
     text = "SELECT 0.1::DOUBLE + 0.2::DOUBLE AS sum, 1e300::DOUBLE AS large"
 

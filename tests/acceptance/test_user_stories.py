@@ -104,7 +104,7 @@ def support(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Support]:
         yield Support(place, server, script)
 
 
-def test_1_write_and_read_back(support: Support):
+def test_a_write_can_be_read_back_with_its_facets(support: Support):
     """A write comes back with its facets; the same again is a new write that asks no model."""
     status, _, first = support.put("story1", "billing sev2 I was charged twice")
     calls = len(support.script.calls())
@@ -120,7 +120,7 @@ def test_1_write_and_read_back(support: Support):
     assert len(support.script.calls()) == calls
 
 
-def test_1_a_model_that_stalls_is_not_waited_for(support: Support):
+def test_a_write_returns_pending_when_the_model_stalls(support: Support):
     """The reply is 202 and pending when its time is over, and the answer comes when the model does."""
     support.script.on("stall")
     status, headers, reply = support.put("story1b", "bug hold=stall", "wait=answered&timeout=500ms")
@@ -132,7 +132,7 @@ def test_1_a_model_that_stalls_is_not_waited_for(support: Support):
     assert settled["facets"]["topic"]["choice"] == "bug"
 
 
-def test_2_disjunctive_counts(support: Support):
+def test_counts_of_a_facet_ignore_its_own_filter(support: Support):
     """Choosing a value leaves its siblings' counts, zeros are shown, and what is missing says so."""
     reply = caught_up(support, {"f.topic": "billing", "counts": "topic,urgent"})
     both = support.get(SEARCH, **{"f.topic": ["billing", "bug"]})
@@ -173,7 +173,7 @@ def arriving(support: Support) -> Iterator[None]:
         support.server.request("DELETE", f"/v1/documents/support/x{number:03}")
 
 
-def test_2_pages_yield_each_document_once_while_others_arrive(support: Support):
+def test_pages_yield_each_document_once_while_others_arrive(support: Support):
     """Following next_url to the end yields every uri once, also while documents are written."""
     seen: list[str] = []
     with arriving(support):
@@ -187,7 +187,7 @@ def test_2_pages_yield_each_document_once_while_others_arrive(support: Support):
     assert {key for key, _ in bodies()} <= set(seen)
 
 
-def test_3_filter_errors(support: Support):
+def test_filter_errors_name_the_place_and_the_way_out(support: Support):
     """A typo is named with what was meant, a broken filter with its place; NOT is an exact complement."""
     typo = support.place.run("search", "support", "--filter", "topic = 'biling'")
     broken = httpx.get(support.server.url + SEARCH, params={"filter": "topic in ("})
@@ -207,7 +207,7 @@ def test_3_filter_errors(support: Support):
     assert counts == dict.fromkeys(filters, everything)
 
 
-async def test_5_an_agent_searches(support: Support):
+async def test_an_agent_searches_through_mcp(support: Support):
     """An agent's client finds the tools in one order, searches by an enum, and is told what a typo could have been."""
     async with Client(streamable_http_client(f"{support.server.url}/mcp")) as client:
         names = [[tool.name for tool in (await client.list_tools()).tools] for _ in range(2)]
@@ -224,7 +224,7 @@ async def test_5_an_agent_searches(support: Support):
     assert all(option in typo.content[0].text for option in OPTIONS)
 
 
-def test_5_the_schemas_are_valid_in_strict_mode(support: Support):
+def test_tool_schemas_are_valid_in_strict_mode(support: Support):
     """What the command prints for OpenAI keeps the rules of strict mode."""
     printed = support.place.run("tools", "support", "--format", "openai")
 
@@ -235,7 +235,7 @@ def test_5_the_schemas_are_valid_in_strict_mode(support: Support):
 
 @pytest.mark.kafka
 @pytest.mark.postgres
-def test_4_kafka_with_the_tools_people_have(tmp_path: Path, request: pytest.FixtureRequest):
+def test_kcat_writes_and_reads_on_kafka(tmp_path: Path, request: pytest.FixtureRequest):
     """What kcat produces is classified and comes out as kcat reads it; a tombstone takes it away again, everywhere."""
     with runtimes.made("kafka", tmp_path, request.getfixturevalue) as site:
         define(site.folder)

@@ -41,7 +41,9 @@ class Run:
     peaks_mb: dict[str, float] = field(default_factory=dict)
 
 
-def test_all_questions(request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_both_runtimes_answer_every_question_alike(
+    request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     """Both runtimes answer every question, with identical facets."""
     rows = banking.rows()
     local = _local(tmp_path, request.getfixturevalue)

@@ -129,7 +129,7 @@ async def test_a_silent_model_costs_its_documents_only(stage: Stage):
 
 
 @pytest.mark.timeout(STORM_LIMIT_S)
-async def test_a_storm_of_refusals_passes(stage: Stage):
+async def test_documents_are_answered_after_429s_and_an_outage(stage: Stage):
     """429 with a Retry-After, then an outage: everything is answered in the end, nobody below the pipeline tries again,
     refusals come in no bursts, and documents are written meanwhile.
     """

@@ -90,7 +90,7 @@ async def test_connections_cut_in_the_middle_of_commits(any_rig: Rig):
 
 
 @pytest.mark.parametrize("any_rig", ["local", pytest.param("kafka", marks=KAFKA)], indirect=True)
-async def test_the_clock_jumps(any_rig: Rig):
+async def test_calls_stay_accounted_for_when_the_clock_jumps(any_rig: Rig):
     """An hour forward ends every lease, some seconds back make nobody wait for ever: calls stay accounted for."""
     any_rig.running("one")
     async with any_rig.trial() as trial:
@@ -154,7 +154,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", folder], check=True)
 
 
-async def test_a_full_disk(small_disk: Path):
+async def test_writes_are_refused_whole_while_the_disk_is_full(small_disk: Path):
     """Writes that find the disk full are refused whole and say so; with room again everything goes on, nothing lost."""
     with rigs.local(small_disk.parent) as rig:
         (small_disk.parent / ".facetline").symlink_to(small_disk)

@@ -10,7 +10,7 @@ STEPS_SOAK = 12
 
 
 @pytest.mark.timeout(300)
-async def test_a_storm(any_rig: Rig):
+async def test_all_promises_hold_after_random_faults(any_rig: Rig):
     """Whatever is killed, frozen, cut or away in whatever order: every promise holds when it is over."""
     source = seeds.chance("storm", any_rig.site.name)
     python = seeds.given() is not None and source.random() < 0.5

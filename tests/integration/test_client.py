@@ -126,7 +126,9 @@ async def test_booleans_and_levels_are_chosen_by_name(client: AsyncClient, url: 
         (lambda c: c.sql("DELETE FROM support"), errors.SqlRefused, ""),
     ],
 )
-async def test_refusals_are_errors(client: AsyncClient, work: Any, kind: type[errors.PipelineError], said: str):
+async def test_a_refusal_raises_the_error_of_the_server(
+    client: AsyncClient, work: Any, kind: type[errors.PipelineError], said: str
+):
     """What the server refuses is the error that it was there, with its message."""
     with pytest.raises(kind) as raised:
         await work(client)

@@ -135,7 +135,7 @@ async def test_activations_at_once_are_one_after_another(store: engine.Store):
     assert len((await store.read(definitions.active))[1].by_name) == 6
 
 
-async def test_tallies_add_up(store: engine.Store):
+async def test_counts_of_one_name_are_summed(store: engine.Store):
     """Counts from everywhere are summed by name."""
     await asyncio.gather(*(store.write(counters.add, name, n) for name, n in (("a", 1), ("b", 5), ("a", 2))))
 

@@ -271,7 +271,7 @@ def test_what_is_not_there_is_a_page(client: httpx.Client, address: str):
     assert parse(reply.text).one("main").all("a", href="/")
 
 
-def test_strip_stands_alone(client: httpx.Client):
+def test_pipeline_strip_has_counts_reasons_evaluator_and_money(client: httpx.Client):
     """The pipeline strip that the page asks for again has counts, reasons, evaluator and money."""
     strip = parse(client.get("/-/strip/support", headers=PART).text).one("section", id="strip")
 
@@ -458,7 +458,7 @@ def test_nothing_matches_while_documents_wait(waiting: Explored):
     assert "being asked" in first.all("li", class_="hit")[0].text
 
 
-def test_job_is_stopped(waiting: Explored):
+def test_a_running_job_has_one_button_that_stops_it(waiting: Explored):
     """A job that has not ended has a button that stops it, once."""
     with httpx.Client(base_url=waiting.url, headers={"Origin": waiting.url}) as client:
         started = _send(client, "/-/reindex/support", "/-/reindex/support")

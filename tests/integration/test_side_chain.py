@@ -340,7 +340,7 @@ async def test_a_silent_evaluator_costs_its_document_only(store: engine.Store):
     assert len(asyncio.all_tasks()) == tasks_before
 
 
-async def test_passing_trouble_passes(store: engine.Store):
+async def test_a_transient_failure_is_retried_and_recorded(store: engine.Store):
     """A call that failed in passing is made again, and recorded as a retry."""
     evaluator = FakeEvaluator()
     evaluator.script("t1", EvaluatorUnavailable("503"), EvaluatorUnavailable("reset"))

@@ -108,7 +108,7 @@ async def test_a_reply_is_as_the_design_shows_it(box: SqlBox):
         ("any_value(state_due) ", "2026-01-02T02:04:05Z"),
     ],
 )
-async def test_cells_are_json(box: SqlBox, expression: str, cell: Any):
+async def test_each_kind_of_sql_value_becomes_json(box: SqlBox, expression: str, cell: Any):
     """Each kind of value as docs/sql.md says: exact, or as text, or null."""
     found = await one(box, f"SELECT {expression} FROM (FROM notes LIMIT 1)")
 

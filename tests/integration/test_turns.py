@@ -63,7 +63,7 @@ async def test_every_scope_has_its_turn(store: engine.Store):
     assert [sorted(scopes[at : at + 10]) for at in (0, 10, 20)] == [[f"s{name}" for name in range(10)]] * 3
 
 
-async def test_collections_take_turns(store: engine.Store):
+async def test_collections_of_one_evaluator_are_claimed_in_turn(store: engine.Store):
     """A lone document of a collection does not wait for the many of another one of the same evaluator."""
     await store.write(stored.write, {f"notes/{n:03d}": f"text {n}" for n in range(MANY)})
     await store.write(stored.write, {"mails/alone": "its text", "mails/again": "its second text"})

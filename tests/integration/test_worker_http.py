@@ -248,7 +248,7 @@ async def test_workers_of_one_machine_take_the_next_ports(tmp_path: Path):
     assert [line["event"] for line in logs] == ["worker_http_off"]
 
 
-async def test_off_serves_nothing(tmp_path: Path):
+async def test_worker_http_off_opens_no_port(tmp_path: Path):
     """No port is taken."""
     async with served(starting(tmp_path, worker_http="off")) as site:
         address = site.address
@@ -274,7 +274,7 @@ async def test_a_loopback_address_answers_for_loopback_hosts(tmp_path: Path, hos
     assert found == status
 
 
-async def test_openmetrics_is_spoken(tmp_path: Path):
+async def test_metrics_come_as_openmetrics_when_asked_for(tmp_path: Path):
     """Who asks for OpenMetrics gets it, with its end mark."""
     async with served(starting(tmp_path)) as site:
         _, page = await site.get("/metrics", Accept="application/openmetrics-text; version=1.0.0")

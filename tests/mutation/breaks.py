@@ -118,7 +118,7 @@ BREAKS = (
         *(
             'return "adopt" if mode != "force" or asked_since else "clear"',
             'return "adopt"',
-            (f"{TURNS}::test_turn_by_mode",),
+            (f"{TURNS}::test_each_reindex_mode_clears_adopts_or_closes",),
         ),
     ),
     # 3. Never lost.
@@ -272,7 +272,7 @@ BREAKS = (
         *("nothing-adopted", 4, "a reindex asks again about what is awaited anyway", "storage/jobs/decisions.py"),
         '    if not document.may_be_answered:\n        return "adopt"',
         '    if not document.may_be_answered:\n        return "clear"',
-        (f"{TURNS}::test_turn_by_mode",),
+        (f"{TURNS}::test_each_reindex_mode_clears_adopts_or_closes",),
         False,  # a new clearing, whose one call is in bounds
     ),
     Break(

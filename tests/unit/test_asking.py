@@ -35,7 +35,7 @@ async def test_every_other_trouble_is_the_callers():
     assert evaluator.calls == {"k": 2}
 
 
-async def test_finding_out_ends():
+async def test_an_evaluator_that_never_finishes_is_left():
     """An evaluator that finds something out for ever is left."""
     evaluator = FakeEvaluator(FOUND_OUT)
 

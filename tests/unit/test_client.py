@@ -71,7 +71,7 @@ def test_a_lost_reply_is_asked_for_again():
     assert error.message == "gone"
 
 
-def test_patience_ends():
+def test_no_pause_outlasts_the_time_given():
     """A pause that would outlast the time is not begun: the server's own refusal is raised."""
     taken, error = talked([BUSY, OK], timeout_s=1.0)
 
@@ -203,7 +203,7 @@ def test_both_clients_have_the_same_methods():
     assert methods(Client) == methods(AsyncClient)
 
 
-def test_memory_is_bounded():
+def test_remembered_write_tokens_are_bounded():
     """Of many writes the newest tokens are kept, with the collection's own no more than a request may carry."""
     memory = Memory(on=True)
     for number in range(100):

@@ -200,7 +200,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "expected"), REFUSED)
-def test_collection_refused(changes: dict[str, Any], expected: str) -> None:
+def test_an_invalid_collection_is_refused(changes: dict[str, Any], expected: str) -> None:
     """Every refusal names the collection and the mend, and is the only one where one thing is wrong."""
     problems = refusal_of(**changes)
 
@@ -259,7 +259,7 @@ REFUSED_TABLES: list[tuple[str, str, str]] = [
 
 
 @pytest.mark.parametrize(("old", "new", "expected"), REFUSED_TABLES)
-def test_table_refused(old: str, new: str, expected: str) -> None:
+def test_an_invalid_collection_table_is_refused(old: str, new: str, expected: str) -> None:
     """facetline.toml is refused what Python is, and what only a file can get wrong."""
     assert old in TABLE
     problems = refusal_of_table(TABLE.replace(old, new, 1))
@@ -333,7 +333,7 @@ def test_table_and_python_agree() -> None:
     assert collection_from_table("tickets", tomllib.loads(TABLE)) == from_python
 
 
-def test_collection_defaults() -> None:
+def test_defaults_of_a_collection() -> None:
     """Unless told otherwise a collection has no scopes, is hidden from agents and takes no state."""
     collection = define_collection(**TICKETS)
 
@@ -365,7 +365,7 @@ def test_collection_takes_what_is_allowed() -> None:
     assert collection.questions == questions
 
 
-def test_check_together() -> None:
+def test_two_collections_that_overlap_are_refused() -> None:
     """Two collections of one name and two that share a uri are refused with both names."""
     first = define_collection(**TICKETS)
     same_name = define_collection(**{**TICKETS, "pattern": "other/*"})
@@ -380,7 +380,7 @@ def test_check_together() -> None:
     assert overlap.startswith("collection 'everything': its pattern '**' overlaps 'tickets/*' of collection 'tickets'")
 
 
-def test_check_evaluator() -> None:
+def test_an_evaluator_that_lacks_a_question_type_is_refused() -> None:
     """An evaluator that lacks a type in use, or takes fewer options or levels, is named with the question."""
     collection = define_collection(
         **{
@@ -419,7 +419,7 @@ def test_evaluator_object_is_judged_at_once() -> None:
     assert taken.name == "tickets"
 
 
-def test_warnings() -> None:
+def test_a_choice_without_other_is_warned_of() -> None:
     """A choice without an "other" is allowed and warned of; one with it, in any case, is not."""
     questions = {
         "topic": choice(ask="?", options={"a": "", "Other": ""}),

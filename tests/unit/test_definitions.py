@@ -156,7 +156,7 @@ ACTIVE = Definitions(
         ("docs/sales/2026/q1", "sales", "q1"),
     ],
 )
-def test_locate(uri: str, name: str, key: str) -> None:
+def test_a_uri_is_located_in_the_collection_that_fits(uri: str, name: str, key: str) -> None:
     """A uri belongs to the one collection whose pattern fits, and the key is what its wildcard matched."""
     definition, found = ACTIVE.locate(documents.parse_uri(uri))
 
@@ -181,7 +181,7 @@ def test_locate(uri: str, name: str, key: str) -> None:
         ("@alice/docs/eng/a/b", "collection 'pages' has no scopes; write 'docs/eng/a/b'"),
     ],
 )
-def test_locate_refused(uri: str, expected: str) -> None:
+def test_a_uri_without_a_fitting_collection_is_refused(uri: str, expected: str) -> None:
     """A uri that belongs to no collection, or lacks or has a scope, is refused with what would fit."""
     with pytest.raises(InvalidEvent) as refusal:
         ACTIVE.locate(documents.parse_uri(uri))
@@ -190,7 +190,7 @@ def test_locate_refused(uri: str, expected: str) -> None:
     assert expected in refusal.value.message
 
 
-def test_locate_without_collections() -> None:
+def test_every_uri_is_refused_without_collections() -> None:
     """Before anything is defined every uri is refused with what to do."""
     with pytest.raises(InvalidEvent, match="no collection is defined yet"):
         Definitions([]).locate(documents.parse_uri("tickets/t1"))

@@ -187,7 +187,7 @@ def test_the_record_on_the_page_fits_its_schema():
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_links_lead_somewhere(page: str):
+def test_each_link_leads_to_a_file_and_heading(page: str):
     """Every link to a file of the repository finds it, and every anchor its heading."""
     for target in documented.links(page):
         path, _, anchor = target.partition("#")
@@ -203,7 +203,7 @@ def toml_blocks() -> list[Block]:
 
 
 @pytest.mark.parametrize("block", toml_blocks(), ids=lambda block: block.place)
-def test_toml_is_taken(block: Block, tmp_path: Path):
+def test_each_toml_block_is_a_valid_configuration(block: Block, tmp_path: Path):
     """Each TOML block is a configuration that is accepted, with the tables added that it leaves out."""
     documented.project(tmp_path)
     config = tmp_path / "facetline.toml"

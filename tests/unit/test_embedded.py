@@ -205,7 +205,7 @@ async def test_what_is_no_text_fails_its_document(evaluator: Embedded):
     assert caught.value.reason == "evaluator_error"
 
 
-async def test_booleans_are_refused(evaluator: Embedded):
+async def test_boolean_questions_are_refused(evaluator: Embedded):
     """The limits say so when a collection is defined, and a call that comes all the same fails."""
     assert evaluator.limits.question_types == {"choice", "score"}
     assert (evaluator.limits.options_max, evaluator.limits.levels_max) == (255, 10)

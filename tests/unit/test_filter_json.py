@@ -70,7 +70,7 @@ def test_json_means_what_the_text_means(tree: dict[str, Any], text: str | None) 
         ({"op": "in", "args": [TOPIC, ["billing"] * 2_001]}, "more than 2000 names and values"),
     ],
 )
-def test_refusals_say_where(tree: dict[str, Any], said: str) -> None:
+def test_an_invalid_json_filter_is_refused_with_its_path(tree: dict[str, Any], said: str) -> None:
     """What is no filter is refused with the way to it."""
     with pytest.raises(InvalidFilter) as raised:
         cql2_json.text_of(tree)

@@ -56,7 +56,7 @@ def parse(text: str) -> Node:
         ("state_due < '2026-01-01T00:00:00.5Z'", Compare(DUE, "<", datetime(2026, 1, 1, 0, 0, 0, 500000, tzinfo=UTC))),
     ],
 )
-def test_filters_become_trees(text: str, tree: Node) -> None:
+def test_each_filter_form_is_parsed_to_its_node(text: str, tree: Node) -> None:
     """Each form that is taken becomes its node, with values exactly as written."""
     assert parse(text) == tree
 
@@ -106,7 +106,7 @@ def test_filters_become_trees(text: str, tree: Node) -> None:
         ("true", 1, 1, "is not taken"),
     ],
 )
-def test_refusals_say_where(text: str, line: int, column: int, part: str) -> None:
+def test_an_invalid_filter_is_refused_with_line_and_column(text: str, line: int, column: int, part: str) -> None:
     """What cannot be read is refused with its line and column, both in the message and as fields."""
     with pytest.raises(InvalidFilter) as raised:
         parse(text)

@@ -39,7 +39,7 @@ from facetline.facets.schema import patterns
         (7, "a pattern is text"),
     ],
 )
-def test_pattern_refused(text: str, expected: str) -> None:
+def test_an_invalid_pattern_is_refused(text: str, expected: str) -> None:
     """A pattern that no uri could match, or that means something else than it says, is refused with the mend."""
     with pytest.raises(ValueError, match=re.escape(expected)):
         patterns.parse_pattern(text)
@@ -66,7 +66,7 @@ def test_pattern_refused(text: str, expected: str) -> None:
         ("caf\u00e9/*", "caf\u00e9/1", "1"),
     ],
 )
-def test_pattern_match(pattern: str, path: str, key: str | None) -> None:
+def test_wildcards_match_one_or_more_segments(pattern: str, path: str, key: str | None) -> None:
     """`*` matches exactly one segment and `**` one or more; the key is what the wildcard matched."""
     parsed = patterns.parse_pattern(pattern)
 
@@ -89,7 +89,7 @@ def test_pattern_match(pattern: str, path: str, key: str | None) -> None:
         ("**", "tickets/*", True),
     ],
 )
-def test_pattern_overlap(one: str, other: str, expected: bool) -> None:
+def test_patterns_overlap_when_one_path_matches_both(one: str, other: str, expected: bool) -> None:
     """Two patterns overlap exactly when one path matches both, whichever is named first."""
     a, b = patterns.parse_pattern(one), patterns.parse_pattern(other)
 

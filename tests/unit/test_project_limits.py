@@ -53,7 +53,7 @@ def test_limits_of_a_python_evaluator(configured: Configured):
     assert (loaded.limits["tickets"].concurrency, loaded.limits["tickets"].call_s) == (3, 5)
 
 
-def test_limits_for_nobody(configured: Configured):
+def test_limits_of_an_unknown_evaluator_are_refused(configured: Configured):
     """Limits that belong to no evaluator are refused: somebody believes in them."""
     with pytest.raises(errors.InvalidDefinition, match="evaluator 'ticket' has limits but no kind"):
         configured.load("[evaluators.ticket]\nconcurrency = 3\n")

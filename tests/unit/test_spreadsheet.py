@@ -23,7 +23,7 @@ def test_no_text_is_a_formula(text: str):
 @pytest.mark.parametrize(
     "text", ["plain", "a=b", "'=1", "1+1", "", " ", "ä", "\u2212", "#", "\u2014 dash", "user@example.org"]
 )
-def test_other_texts_stay(text: str):
+def test_text_that_is_no_formula_is_unchanged(text: str):
     """What no spreadsheet takes for a formula is as it was."""
     assert spreadsheet.harmless(text) == text
 

@@ -58,7 +58,7 @@ TICKET = states.schema_of_types(
         ({"due": "0001-01-01T00:00:00Z"}, {"due": "0001-01-01T00:00:00Z"}),
     ],
 )
-def test_state_canonical(state: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+def test_a_valid_state_gets_its_canonical_form(state: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     """A fitting state becomes its one canonical form: UTC, numbers as floats, no nulls."""
     canonical = states.check_state(TICKET, state)
 
@@ -114,7 +114,7 @@ def test_state_order_is_the_schemas() -> None:
         (None, "state takes an object, got null"),
     ],
 )
-def test_state_refused(state: Any, expected: str) -> None:
+def test_an_invalid_state_is_refused(state: Any, expected: str) -> None:
     """A state that does not fit is `invalid_state`; the message names the fields at fault."""
     with pytest.raises(InvalidEvent) as refusal:
         states.check_state(TICKET, state)
@@ -126,7 +126,7 @@ def test_state_refused(state: Any, expected: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"), [("a\0b", "'title' holds a NUL"), ("a\ud800b", "'title' holds half a surrogate pair")]
 )
-def test_state_text_refused(text: str, expected: str) -> None:
+def test_state_text_that_cannot_be_stored_is_refused(text: str, expected: str) -> None:
     """Text that a store cannot keep is `invalid_text`."""
     with pytest.raises(InvalidEvent) as refusal:
         states.check_state(TICKET, {"title": text})
@@ -152,7 +152,7 @@ def test_state_refusal_is_bounded() -> None:
     assert "\0" not in refusal.value.message
 
 
-def test_state_undeclared() -> None:
+def test_a_collection_without_state_takes_an_empty_one() -> None:
     """A collection that declares no state takes an empty one and names no field as near."""
     schema = states.object_schema({})
     with pytest.raises(InvalidEvent) as refusal:
@@ -162,7 +162,7 @@ def test_state_undeclared() -> None:
     assert states.check_state(schema, {}) == {}
 
 
-def test_column_types() -> None:
+def test_each_field_gets_a_column_type() -> None:
     """The view learns one of five types for each field, in the order of their declaration."""
     assert list(states.column_types(TICKET).items()) == [
         ("title", "string"),
@@ -187,7 +187,7 @@ def test_column_types() -> None:
         ({f"field{number}": "string" for number in range(129)}, "129 fields, at most 128"),
     ],
 )
-def test_types_refused(types: Mapping[str, Any], expected: str) -> None:
+def test_a_field_that_is_no_column_is_refused(types: Mapping[str, Any], expected: str) -> None:
     """A field that cannot be a column is refused with the mend."""
     with pytest.raises(InvalidDefinition) as refusal:
         states.schema_of_types(types)
@@ -267,7 +267,7 @@ class Ticket(BaseModel):
         return self.title.upper()
 
 
-def test_model_columns() -> None:
+def test_fields_of_a_model_become_columns() -> None:
     """A model's fields become typed columns; what it computes does not."""
     assert states.column_types(state_models.schema_of_model(Ticket)) == {
         "title": "string",
@@ -576,7 +576,7 @@ class Plain:
         (Ticket(title="x", seen=None), "a state model is a pydantic model (a class)"),
     ],
 )
-def test_model_refused(model: Any, expected: str) -> None:
+def test_a_model_beyond_its_json_schema_is_refused(model: Any, expected: str) -> None:
     """A model that means more than its JSON Schema, or whose fields are no columns, is refused with the mend."""
     with pytest.raises(InvalidDefinition) as refusal:
         state_models.schema_of_model(model)
@@ -584,7 +584,7 @@ def test_model_refused(model: Any, expected: str) -> None:
     assert expected in refusal.value.message
 
 
-def test_model_incomplete() -> None:
+def test_a_model_with_undefined_references_is_refused() -> None:
     """A model that refers to what is not defined yet is refused, not crashed on."""
 
     class Unfinished(BaseModel):
@@ -623,7 +623,7 @@ def test_model_with_values_of_an_enum() -> None:
         ("state_broken:Order", "module state_broken cannot be imported"),
     ],
 )
-def test_model_not_found(path: Any, expected: str, tmp_path: Path) -> None:
+def test_a_missing_state_model_is_refused(path: Any, expected: str, tmp_path: Path) -> None:
     """A state_model that cannot be had is refused with what is missing."""
     with _modules(tmp_path), pytest.raises(InvalidDefinition) as refusal:
         state_models.load_model(path)
@@ -631,7 +631,7 @@ def test_model_not_found(path: Any, expected: str, tmp_path: Path) -> None:
     assert expected in refusal.value.message
 
 
-def test_model_loaded(tmp_path: Path) -> None:
+def test_a_state_model_is_loaded_by_module_and_class(tmp_path: Path) -> None:
     """`module:Class` names a pydantic model on Python's path."""
     with _modules(tmp_path):
         model = state_models.load_model("state_shop:Order")

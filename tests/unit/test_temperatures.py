@@ -50,7 +50,7 @@ def test_a_fit_says_where_it_comes_from(tmp_path: Path):
     assert made(tmp_path)._source == "softmax t=0.123, fitted on our tickets (n=200), ECE 0.040 there"
 
 
-def test_off_stays_off(tmp_path: Path):
+def test_confidence_off_gives_none_even_when_fitted(tmp_path: Path):
     """Who wants no confidence gets none, fitted or not."""
     temperatures.write(tmp_path, {"local": fit()})
 

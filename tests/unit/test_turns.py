@@ -53,7 +53,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("standing", "missing", "outdated", "force"), CASES)
-def test_turn_by_mode(standing: decisions.DocumentSnapshot, missing: str, outdated: str, force: str):
+def test_each_reindex_mode_clears_adopts_or_closes(
+    standing: decisions.DocumentSnapshot, missing: str, outdated: str, force: str
+):
     """Each kind of document is cleared, adopted or closed as its mode asks, and never asked about twice."""
     decided = {mode: decisions.decide(mode, CREATED_MS, ACTIVE, standing) for mode in ("missing", "outdated", "force")}
 

@@ -30,7 +30,7 @@ from facetline.facets.errors import InvalidEvent
         ("@alice/", "an empty, '.' or '..' segment"),
     ],
 )
-def test_uri_refused(text: str, expected: str) -> None:
+def test_an_invalid_uri_is_refused(text: str, expected: str) -> None:
     """What is not a uri is refused with a message that says what to change."""
     with pytest.raises(InvalidEvent) as refusal:
         documents.parse_uri(text)
@@ -52,7 +52,7 @@ def test_uri_refused(text: str, expected: str) -> None:
         ("tickets/" + "a" * 504, "", "tickets/" + "a" * 504),
     ],
 )
-def test_uri_taken_apart(text: str, scope: str, path: str) -> None:
+def test_a_uri_is_parsed_into_scope_and_path(text: str, scope: str, path: str) -> None:
     """A uri keeps its spelling; only a leading '@' makes a scope, and nothing is decoded."""
     uri = documents.parse_uri(text)
 
