@@ -57,7 +57,7 @@ from facetline.streams.classify.call import Assignment, CallLimits
 
 VARIABLE = "BENCH_MODEL_KEY"
 HERE = Path(__file__).resolve().parent
-HELPERS = HERE.parent / "helpers"
+HELPERS, SERVICES = HERE.parent / "helpers", HERE.parent / "services"
 CALLS = 400
 AT_ONCE = 8
 CALLS_TO_LEARN = 5
@@ -132,7 +132,7 @@ async def _by_processes(model_url: str, admin_url: str, count: int) -> float:
 @contextmanager
 def _child(model_url: str, store_url: str) -> Iterator["subprocess.Popen[str]"]:
     command = [sys.executable, str(HERE / "asking_child.py"), model_url]
-    path = os.pathsep.join((str(HERE), str(HELPERS), str(HERE.parents[1])))
+    path = os.pathsep.join((str(HERE), str(HELPERS), str(SERVICES), str(HERE.parents[1])))
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, **pipes) as process:
         try:
@@ -175,7 +175,7 @@ async def _known(evaluator: Evaluator) -> None:
 
 @contextmanager
 def _server(delay_s: float) -> Iterator[str]:
-    command = [sys.executable, str(HELPERS / "model_server.py"), "0", str(delay_s)]
+    command = [sys.executable, str(SERVICES / "model_server.py"), "0", str(delay_s)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

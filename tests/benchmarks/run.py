@@ -74,7 +74,7 @@ def configure_logs() -> None:
 
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(HERE), str(HERE.parent / "helpers"), str(HERE.parents[1])]
+    sys.path[:0] = [*map(str, (HERE, HERE.parent / "helpers", HERE.parent / "services", HERE.parents[1]))]
     configure_logs()
     if sys.argv[1:] == ["banking77"]:
         os.execv(sys.executable, [sys.executable, "-m", "pytest", "-q", str(HERE / "test_banking77.py")])  # noqa: S606 (ours)

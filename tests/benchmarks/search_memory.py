@@ -60,5 +60,5 @@ def _hold(count: int, times: int, words: list[str]) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(HERE), str(HERE.parent / "helpers"), str(HERE.parents[1])]
+    sys.path[:0] = [*map(str, (HERE, HERE.parent / "helpers", HERE.parent / "services", HERE.parents[1]))]
     print(json.dumps(_hold(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])))  # noqa: T201 (what this is for)

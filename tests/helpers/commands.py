@@ -13,6 +13,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 HELPERS = Path(__file__).resolve().parent
+SERVICES = HELPERS.parent / "services"
 COMMAND = (sys.executable, "-c", "from facetline.streams.cli.main import main; main()")
 LIMIT_S = 90.0
 _MEASURING = (
@@ -47,7 +48,7 @@ def environment(given: Mapping[str, str]) -> dict[str, str]:
     Workers of tests serve no HTTP unless told where: there are more of them at once than ports that they would try.
     """
     own = {name: value for name, value in os.environ.items() if not name.startswith("FACETLINE_")}
-    ours = {"PYTHONPATH": os.pathsep.join((str(ROOT), str(HELPERS))), "FACETLINE_WORKER_HTTP": "off"}
+    ours = {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, HELPERS, SERVICES))), "FACETLINE_WORKER_HTTP": "off"}
     return {**own, **ours, **given}
 
 

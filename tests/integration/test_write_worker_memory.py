@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 import stored
-from sim_log import PARTITIONS, Intent, SimLog
+from simulation.log import PARTITIONS, Intent, SimLog
 
 from facetline.storage.db.engine import Store
 from facetline.storage.log import dead_letters, documents, positions

@@ -31,10 +31,10 @@ AT_ONCE = 2
 TEST_S, SIMULATION_S = 600, 900
 SEEDS = 500
 SIMULATE = """
-import sim_runs, sim_world
-sim_runs.quiet()
+from simulation import runs, world
+runs.quiet()
 for seed in range({seeds}):
-    if sim_world.simulate(seed).failure:
+    if world.simulate(seed).failure:
         print("seed", seed)
         break
 """
@@ -123,7 +123,7 @@ def _seed(tree: Path) -> int | None:
 
 
 def _run(command: Sequence[str], tree: Path, limit_s: float) -> str:
-    path = os.pathsep.join([str(tree), str(tree / "tests" / "helpers")])
+    path = os.pathsep.join(str(tree / each) for each in ("", "tests", "tests/helpers", "tests/services"))
     environment = {**os.environ, "PYTHONPATH": path}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # a copy has the bytecode of its original with it
     try:

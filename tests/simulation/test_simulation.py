@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
-import sim_runs
-from sim_plan import KINDS, POINTS, PUBLISHING, Op, plan
-from sim_world import simulate
+from simulation import runs
+from simulation.plan import KINDS, POINTS, PUBLISHING, Op, plan
+from simulation.world import simulate
 
 CHUNK = 25
 """Seeds of one test: some seconds, so that test workers end at about the same time."""
@@ -24,7 +24,7 @@ FRESH = 10_000_000
 @pytest.fixture(scope="module")
 def executor() -> Iterator[ProcessPoolExecutor]:
     """Processes that run seeds."""
-    with sim_runs.pool(sim_runs.processes()) as made:
+    with runs.pool(runs.processes()) as made:
         yield made
 
 
@@ -38,7 +38,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
     one, minutes = option("--seed"), option("--minutes")
     first = int(option("--first-seed") or os.environ.get("FACETLINE_FIRST_SEED", "0"))
-    end = first + (option("--seeds") or sim_runs.SEEDS)
+    end = first + (option("--seeds") or runs.SEEDS)
     chunks = [range(start, min(start + CHUNK, end)) for start in range(first, end, CHUNK)]
     if minutes is not None:
         workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
@@ -56,12 +56,12 @@ def test_promises_hold_in_every_simulated_world(
     minutes = request.config.getoption("--minutes", default=None)
     until_s = time.monotonic() + (3600.0 if minutes is None else 60 * minutes)
 
-    failing, ran = sim_runs.failures_until(executor, seeds, until_s)
+    failing, ran = runs.failures_until(executor, seeds, until_s)
 
     if failing:
         seed = min(result.seed for result in failing)
-        ops, result = executor.submit(sim_runs.shrunk, seed).result()
-        pytest.fail(sim_runs.told(seed, ops, result), pytrace=False)
+        ops, result = executor.submit(runs.shrunk, seed).result()
+        pytest.fail(runs.told(seed, ops, result), pytrace=False)
     assert ran > 0
     if minutes is not None:
         print(f"{ran} seeds from {seeds.start} on, every {seeds.step}.")  # noqa: T201 (shown by -s and in reports)
@@ -70,7 +70,7 @@ def test_promises_hold_in_every_simulated_world(
 @pytest.mark.parametrize("seed", [3, 20])
 def test_a_seed_runs_the_same_way_in_every_process(seed: int):
     """The same seed gives the same trace, commit by commit, in two processes with other hashes and addresses."""
-    with sim_runs.pool(1) as one, sim_runs.pool(1) as other:
+    with runs.pool(1) as one, runs.pool(1) as other:
         first, second = one.submit(simulate, seed).result(), other.submit(simulate, seed).result()
 
     assert first.hash == second.hash
@@ -82,7 +82,7 @@ def test_a_broken_store_is_found_and_its_plan_made_small(what: str, executor: Pr
     """A fault that is put into the store is noticed, and what has nothing to do with it is dropped from the plan."""
     ops = sorted([*plan(2), Op(4.0, "write", ("tickets/a", "money", None)), Op(7.0, "tamper", (what,))], key=_moment)
 
-    fewer, result = executor.submit(sim_runs.shrunk, 2, ops).result()
+    fewer, result = executor.submit(runs.shrunk, 2, ops).result()
 
     assert result.failure is not None
     assert "tamper" in {op.kind for op in fewer}
@@ -92,7 +92,7 @@ def test_a_broken_store_is_found_and_its_plan_made_small(what: str, executor: Pr
 
 def test_plans_contain_every_kind_of_fault():
     """No operation or fault is only thought of: together the seeds do all of them."""
-    kinds = {op.kind for seed in range(sim_runs.SEEDS) for op in plan(seed)}
+    kinds = {op.kind for seed in range(runs.SEEDS) for op in plan(seed)}
 
     assert kinds == KINDS
 

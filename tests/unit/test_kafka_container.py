@@ -134,8 +134,8 @@ def test_a_daemon_elsewhere_is_passed_over(monkeypatch: pytest.MonkeyPatch):
 def test_no_daemon_costs_nothing(tmp_path: Path):
     """Where no daemon listens the Docker client is not even imported."""
     script = "import kafka_container, sys; print(kafka_container.choice()); print('docker' in sys.modules)"
-    helpers = str(Path(kafka_container.__file__).parent)
-    environment = {"PYTHONPATH": helpers, "DOCKER_HOST": f"unix://{tmp_path / 'none.sock'}"}
+    folder = str(Path(kafka_container.__file__).parent)
+    environment = {"PYTHONPATH": folder, "DOCKER_HOST": f"unix://{tmp_path / 'none.sock'}"}
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True, timeout=60
     )

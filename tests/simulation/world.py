@@ -12,15 +12,14 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import sim_finish
-import sim_ops
-from sim_definitions import definition_sets
-from sim_log import PARTITIONS, TOPIC, Partition, SimLog
-from sim_loop import Loop, Stuck
-from sim_plan import LAST_S, SLOTS, Op, plan, publishes
-from sim_process import LIMITS, Process
-from sim_promises import Broken, Promises
-from sim_store import SimStore, database
+from simulation import finish, ops
+from simulation.definitions import definition_sets
+from simulation.log import PARTITIONS, TOPIC, Partition, SimLog
+from simulation.loop import Loop, Stuck
+from simulation.plan import LAST_S, SLOTS, Op, plan, publishes
+from simulation.process import LIMITS, Process
+from simulation.promises import Broken, Promises
+from simulation.store import SimStore, database
 
 from facetline.storage import definitions
 from facetline.storage.log import positions
@@ -308,16 +307,16 @@ class World:
             await keeper.write(positions.first_seen, TOPIC, partition, 0)
         for slot in range(self.slots):
             self.start(slot, 1 if slot == self.slots - 1 else 0)
-        helpers = [asyncio.ensure_future(sim_finish.follow(self, keeper))]
+        helpers = [asyncio.ensure_future(finish.follow(self, keeper))]
         try:
             for op in self.ops:
                 await self._until(op.at_s)
                 if self.failure:
                     return
                 self.note("plan", f"{op.kind} {op.what}")
-                await sim_ops.do(self, keeper, op)
+                await ops.do(self, keeper, op)
             await self._until(LAST_S)
-            await sim_finish.finish(self, keeper)
+            await finish.finish(self, keeper)
         finally:
             for helper in helpers:
                 helper.cancel()

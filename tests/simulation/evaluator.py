@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sim_promises import Call
+from simulation.promises import Call
 
 from facetline.evaluators.contract import Evaluated, Identity, Limits
 from facetline.facets.answers import BooleanAnswer, ChoiceAnswer
@@ -16,7 +16,7 @@ from facetline.facets.errors import EvaluationFailed, EvaluatorMisconfigured, Ev
 from facetline.facets.questions import Question
 
 if TYPE_CHECKING:
-    from sim_process import Process
+    from simulation.process import Process
 
 CALL_S = 1.0
 

@@ -1,14 +1,14 @@
 """What the log's records must make of documents, told a second time: a model that shares no code with the product.
 
-It knows what each record meant (`sim_log.Intent`), decodes no bytes, and asks no store. What answers, failures and
-turns may change beside it is `sim_promises`' business.
+It knows what each record meant (`simulation.log.Intent`), decodes no bytes, and asks no store. What answers, failures
+and turns may change beside it is the matter of `simulation.promises`.
 """
 
 import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sim_log import Intent
+from simulation.log import Intent
 
 Place = tuple[int, int, int]
 """Incarnation, partition, offset."""

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sim_log import PARTITIONS, Intent
-from sim_plan import URIS, WRITES, Op
-from sim_process import WORKER_PACE, Process
-from sim_store import SimStore
+from simulation.log import PARTITIONS, Intent
+from simulation.plan import URIS, WRITES, Op
+from simulation.process import WORKER_PACE, Process
+from simulation.store import SimStore
 
 from facetline.facets import errors
 from facetline.storage import definitions
@@ -22,7 +22,7 @@ from facetline.streams.wire import codec
 from facetline.streams.wire.codec import Message
 
 if TYPE_CHECKING:
-    from sim_world import World
+    from simulation.world import World
 
 REMADE_AFTER_S = 1.2 * QUIET_S / WORKER_PACE
 """A topic that is made anew is away for longer than the write worker trusts what it knows of a log."""

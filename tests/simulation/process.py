@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sim_evaluator import CALL_S, SimEvaluator
-from sim_log import PARTITIONS, TOPIC
-from sim_store import Killed, SimStore, away, database
+from simulation.evaluator import CALL_S, SimEvaluator
+from simulation.log import PARTITIONS, TOPIC
+from simulation.store import Killed, SimStore, away, database
 
 from facetline.facets import errors
 from facetline.streams.classify.call import Assignment, CallLimits
@@ -23,7 +23,7 @@ from facetline.streams.settings import KafkaSettings
 from facetline.streams.wire.codec import Message
 
 if TYPE_CHECKING:
-    from sim_world import World
+    from simulation.world import World
 
 LIMITS = CallLimits(
     concurrency=2,

@@ -5,16 +5,16 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sim_log import PARTITIONS, TOPIC
-from sim_promises import Broken, holds
-from sim_store import SimStore, database
+from simulation.log import PARTITIONS, TOPIC
+from simulation.promises import Broken, holds
+from simulation.store import SimStore, database
 
 from facetline.facets.search.selection import Selection
 from facetline.storage import feed
 from facetline.streams.views.follower import Follower
 
 if TYPE_CHECKING:
-    from sim_world import World
+    from simulation.world import World
 
 FOLLOW_S = 1.5
 QUIET_WITHIN_S = 120.0

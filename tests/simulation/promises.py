@@ -1,7 +1,7 @@
 """The promises, looked at after every commit: the store is what the model says, and changes only as it may.
 
-What records do is `sim_model`'s. Every other change of a document must be one that the committed function may make, by
-the process that may make it.
+What records do is in `simulation.model`. Every other change of a document must be one that the committed function may
+make, by the process that may make it.
 """
 
 import json
@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sim_model import Model, same_json
+from simulation.model import Model, same_json
 
 Row = dict[str, Any]
 VISIBLE = ("version", "revision", "indexed_as", "status", "facets", "fingerprint", "reason")

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
 import structlog
-from sim_plan import Op, plan
-from sim_world import Result, simulate
+from simulation.plan import Op, plan
+from simulation.world import Result, simulate
 
 SEEDS = 500
 SHRINKS_MAX = 150
