@@ -78,28 +78,8 @@ class Rows(Protocol):
         """Release the snapshot."""
 
 
-class Backend(Protocol):
-    """A running pipeline, as its clients see it. Methods return the JSON objects of docs/api.md.
-
-    Raises (all): `errors.PipelineError`s alone. `NotFound` and `UnknownCollection`: 404; `InvalidQuery`: 400;
-    `InvalidEvent`: 422 (413 for `too_large`); `Conflict`: 409; `Forbidden`: 403; `NotCaughtUp`, `WriteInDoubt`,
-    `StoreUnavailable`, `BrokerUnavailable`: 503.
-    """
-
-    async def authenticate(self, token: str | None) -> Caller | None:
-        """Return the caller of this token; None: invalid. Without any token in the store, None is `LOCAL`."""
-
-    async def needs_tokens(self) -> bool:
-        """Say whether the store holds tokens, so that requests without one are refused."""
-
-    async def definitions(self, caller: Caller) -> Definitions:
-        """Return the active definitions that the caller sees: one with a scope sees scoped collections alone."""
-
-    async def collections(self, caller: Caller, *, agents: bool = False) -> list[dict[str, Any]]:
-        """Return every collection as `GET /v1/collections/{c}` shows it; with `agents` the `llm_readable` ones."""
-
-    async def collection(self, caller: Caller, name: str) -> dict[str, Any]:
-        """Return name, pattern, scoped, llm_readable, state, questions, evaluator, fingerprint and counts by status."""
+class DocumentBackend(Protocol):
+    """Documents, the events that wrote them, and dead letters."""
 
     async def write(
         self,
@@ -122,20 +102,73 @@ class Backend(Protocol):
     async def get(self, caller: Caller, uri: str, freshness: Freshness = NOW) -> dict[str, Any]:
         """Return a document whole: with `body`, `state`, `evaluation`, `calls` and a `token`."""
 
-    async def beginnings(self, caller: Caller, uris: Sequence[str], *, chars: int) -> dict[str, tuple[int, str]]:
-        """Return of each document its `revision` and how its body begins; those that are not there are left out."""
-
     async def event(self, caller: Caller, event_id: str) -> dict[str, Any]:
         """Return what became of an event of this caller: the object of `GET /v1/events/{event_id}`."""
 
+    async def dead_letters(
+        self, caller: Caller, *, reason: str | None, cursor: str | None, limit: int
+    ) -> dict[str, Any]:
+        """Return waiting dead letters, newest first, and their numbers: `GET /v1/dead-letters`.
+
+        `{"dead_letters": [...], "counts": {reason: n}, "next_cursor"}`.
+        """
+
+    async def dead_letter(self, caller: Caller, letter_id: str) -> dict[str, Any]:
+        """Return one dead letter with its record, within bounds."""
+
+    async def redrive(self, caller: Caller, letter_id: str) -> dict[str, Any]:
+        """Send a dead letter again: `{"id", "outcome", "reason"}`; one that is closed or cannot be is a `Conflict`."""
+
+    async def discard(self, caller: Caller, letter_id: str) -> dict[str, Any]:
+        """Discard a dead letter and return it; one that was applied or superseded is a `Conflict`."""
+
+
+class SearchBackend(Protocol):
+    """Collections, searches and SQL."""
+
+    async def definitions(self, caller: Caller) -> Definitions:
+        """Return the active definitions that the caller sees: one with a scope sees scoped collections alone."""
+
+    async def collections(self, caller: Caller, *, agents: bool = False) -> list[dict[str, Any]]:
+        """Return every collection as `GET /v1/collections/{c}` shows it; with `agents` the `llm_readable` ones."""
+
+    async def collection(self, caller: Caller, name: str) -> dict[str, Any]:
+        """Return name, pattern, scoped, llm_readable, state, questions, evaluator, fingerprint and counts by status."""
+
     async def search(self, caller: Caller, selection: Selection, freshness: Freshness = NOW) -> dict[str, Any]:
         """Return a search's reply (docs/search.md) without its links. No model runs."""
+
+    async def beginnings(self, caller: Caller, uris: Sequence[str], *, chars: int) -> dict[str, tuple[int, str]]:
+        """Return of each document its `revision` and how its body begins; those that are not there are left out."""
 
     async def rows(self, caller: Caller, selection: Selection, freshness: Freshness = NOW) -> Rows:
         """Return all that a selection finds, for a stream; its limit and cursor are of no account."""
 
     async def sql_of(self, caller: Caller, selection: Selection) -> str:
         """Return the SQL text, values inside, that counts what the selection finds, for `links.sql`."""
+
+    async def sql(
+        self,
+        caller: Caller,
+        text: str,
+        params: Mapping[str, Any],
+        *,
+        limit: int,
+        timeout_ms: int,
+        agents: bool = False,
+        with_texts: bool = False,
+    ) -> dict[str, Any]:
+        """Run one read-only statement in a child process: `{"columns", "rows", "truncated", "as_of"}`.
+
+        `with_texts`: the collections' tables have the column `doc_body`.
+
+        With `agents` it runs over the `llm_readable` collections alone: neither the tables of the others nor their
+        rows in `answers` are there.
+        """
+
+
+class JobBackend(Protocol):
+    """Reindex jobs."""
 
     async def reindex(self, caller: Caller, request: ReindexRequest, *, key: str | None = None) -> dict[str, Any]:
         """Start or join a job and return it; `key` is the request's `Idempotency-Key`."""
@@ -157,22 +190,15 @@ class Backend(Protocol):
     async def cancel(self, caller: Caller, job_id: str) -> dict[str, Any]:
         """Cancel a job and return it; one that has ended stays as it is."""
 
-    async def dead_letters(
-        self, caller: Caller, *, reason: str | None, cursor: str | None, limit: int
-    ) -> dict[str, Any]:
-        """Return waiting dead letters, newest first, and their numbers: `GET /v1/dead-letters`.
 
-        `{"dead_letters": [...], "counts": {reason: n}, "next_cursor"}`.
-        """
+class StatusBackend(Protocol):
+    """Callers, the state of pipeline and process, and metrics."""
 
-    async def dead_letter(self, caller: Caller, letter_id: str) -> dict[str, Any]:
-        """Return one dead letter with its record, within bounds."""
+    async def authenticate(self, token: str | None) -> Caller | None:
+        """Return the caller of this token; None: invalid. Without any token in the store, None is `LOCAL`."""
 
-    async def redrive(self, caller: Caller, letter_id: str) -> dict[str, Any]:
-        """Send a dead letter again: `{"id", "outcome", "reason"}`; one that is closed or cannot be is a `Conflict`."""
-
-    async def discard(self, caller: Caller, letter_id: str) -> dict[str, Any]:
-        """Discard a dead letter and return it; one that was applied or superseded is a `Conflict`."""
+    async def needs_tokens(self) -> bool:
+        """Say whether the store holds tokens, so that requests without one are refused."""
 
     async def strip(self, caller: Caller, collection: str) -> dict[str, Any]:
         """Return the pipeline strip of one collection.
@@ -186,25 +212,6 @@ class Backend(Protocol):
     async def failures(self, caller: Caller, collection: str, *, limit: int) -> list[dict[str, Any]]:
         """Return failed documents, newest first: `uri`, `reason`, `message`, `at`."""
 
-    async def sql(
-        self,
-        caller: Caller,
-        text: str,
-        params: Mapping[str, Any],
-        *,
-        limit: int,
-        timeout_ms: int,
-        agents: bool = False,
-        with_texts: bool = False,
-    ) -> dict[str, Any]:
-        """Run one read-only statement in a child process: `{"columns", "rows", "truncated", "as_of"}`.
-
-        `with_texts`: the collections' tables have the column `doc_body`.
-
-        With `agents` it runs over the `llm_readable` collections alone: neither the tables of the others nor their
-        rows in `answers` are there.
-        """
-
     async def alive(self) -> Sequence[Check]:
         """Return the checks of `/livez`."""
 
@@ -213,3 +220,12 @@ class Backend(Protocol):
 
     async def metrics(self, accept: str) -> tuple[bytes, str]:
         """Return the metrics page and its content type."""
+
+
+class Backend(DocumentBackend, SearchBackend, JobBackend, StatusBackend, Protocol):
+    """A running pipeline, as its clients see it. Methods return the JSON objects of docs/api.md.
+
+    Raises (all): `errors.PipelineError`s alone. `NotFound` and `UnknownCollection`: 404; `InvalidQuery`: 400;
+    `InvalidEvent`: 422 (413 for `too_large`); `Conflict`: 409; `Forbidden`: 403; `NotCaughtUp`, `WriteInDoubt`,
+    `StoreUnavailable`, `BrokerUnavailable`: 503.
+    """

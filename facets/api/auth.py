@@ -11,7 +11,7 @@ from collections.abc import Collection
 from starlette.datastructures import Headers
 
 from facetline.facets.api.problems import Problem
-from facetline.facets.backend import LOCAL, Backend, Caller, Right
+from facetline.facets.backend import LOCAL, Caller, Right, StatusBackend
 from facetline.facets.loopback import is_loopback
 
 _REALM = 'Bearer realm="facetline"'
@@ -29,7 +29,7 @@ class Access:
     """
 
     def __init__(
-        self, node: Backend, *, loopback: bool, hosts: Collection[str] = (), origins: Collection[str] = ()
+        self, node: StatusBackend, *, loopback: bool, hosts: Collection[str] = (), origins: Collection[str] = ()
     ) -> None:
         self._node = node
         self._loopback = loopback

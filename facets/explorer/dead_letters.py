@@ -10,7 +10,7 @@ from facetline.facets import errors
 from facetline.facets.explorer.base import Site, Visitor
 
 if TYPE_CHECKING:
-    from facetline.facets.backend import Backend
+    from facetline.facets.backend import DocumentBackend
 
 SHOWN = 50
 ADDRESS = "/-/dead-letters"
@@ -72,7 +72,7 @@ class DeadLetterPages:
         return self._site.go(f"{ADDRESS}/{letter['id']}")
 
 
-async def waiting(node: "Backend", visitor: Visitor) -> int | None:
+async def waiting(node: "DocumentBackend", visitor: Visitor) -> int | None:
     """Return the number of open dead letters; None without the right to see them, or if the store does not answer."""
     if not visitor.may_reindex:
         return None

@@ -70,7 +70,7 @@ def parts(counts: Mapping[str, int]) -> list[Part]:
 
 
 def strip(given: Mapping[str, Any]) -> Strip:
-    """Return the strip for the object of `Backend.strip`."""
+    """Return the strip for the object of `StatusBackend.strip`."""
     counts = given["counts"]
     waiting = counts.get("pending", 0)
     oldest = given.get("oldest_pending_s")

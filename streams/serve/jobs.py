@@ -1,21 +1,75 @@
-"""Reindex jobs of the node, for callers that see all scopes."""
+"""Reindex jobs of the node (`facets.backend.JobBackend`), for callers that see all scopes."""
 
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from facetline.facets import errors
 from facetline.facets.backend import Caller, ReindexRequest
 from facetline.storage.jobs import jobs, model
 from facetline.storage.jobs.decisions import ItemState
 from facetline.streams.reindex import requests
-
-if TYPE_CHECKING:
-    from facetline.streams.pipeline import Pipeline
+from facetline.streams.serve.node_base import NodeBase
 
 LISTED_MAX = 100
 ITEMS_MAX = 1_000
 
 
-def request_of(given: ReindexRequest) -> model.JobRequest:
+class JobNode(NodeBase):
+    """Starts, shows and cancels reindex jobs."""
+
+    async def reindex(self, caller: Caller, request: ReindexRequest, *, key: str | None = None) -> dict[str, Any]:
+        """Start or join a job and return it."""
+        self._check_admin(caller, request.collection)
+        job = await requests.start(self.pipeline, _job_request(request), credential=caller.name, key=key)
+        if self.pipeline.work is not None:
+            self.pipeline.work.wake_jobs()
+        return await requests.result(self.pipeline, job.id)
+
+    async def plan(self, caller: Caller, request: ReindexRequest) -> dict[str, Any]:
+        """Return the estimate of a dry run."""
+        self._check_admin(caller, request.collection)
+        found = await requests.plan(self.pipeline, _job_request(request))
+        numbers = {name: getattr(found, name) for name in ("documents", "calls", "tokens", "cost_usd")}
+        return {"dry_run": True, **numbers}
+
+    async def jobs(self, caller: Caller) -> list[dict[str, Any]]:
+        """Return the newest jobs, newest first."""
+        self._check_admin(caller)
+        found = await self.pipeline.store.read(jobs.list_jobs, LISTED_MAX)
+        return [await requests.result(self.pipeline, job.id, names_max=requests.LISTED_AMONG_JOBS) for job in found]
+
+    async def job(self, caller: Caller, job_id: str) -> dict[str, Any]:
+        """Return one job."""
+        self._check_admin(caller)
+        return await requests.result(self.pipeline, job_id)
+
+    async def job_items(
+        self, caller: Caller, job_id: str, *, status: str, cursor: str | None, limit: int
+    ) -> dict[str, Any]:
+        """Return a page of a job's documents with one status, in the order of their uris.
+
+        Raises:
+            NotFound: the job does not exist.
+            InvalidQuery: the status is unknown, or the limit is out of range.
+        """
+        self._check_admin(caller)
+        state = _item_state(status)
+        if not 1 <= limit <= ITEMS_MAX:
+            raise errors.InvalidQuery(f"limit is {limit}; it must be from 1 to {ITEMS_MAX}")
+        found = await self.pipeline.store.read(jobs.items, job_id, state, cursor or "", limit + 1)
+        shown = found[:limit]
+        return {
+            "items": [{"uri": each.uri, "status": each.state, "reason": each.reason} for each in shown],
+            "next_cursor": shown[-1].uri if len(found) > limit else None,
+        }
+
+    async def cancel(self, caller: Caller, job_id: str) -> dict[str, Any]:
+        """Cancel a job and return it."""
+        self._check_admin(caller)
+        await self.pipeline.store.write(jobs.cancel, job_id)
+        return await requests.result(self.pipeline, job_id)
+
+
+def _job_request(given: ReindexRequest) -> model.JobRequest:
     """Return the request in the store's form.
 
     Raises:
@@ -29,46 +83,10 @@ def request_of(given: ReindexRequest) -> model.JobRequest:
     return model.JobRequest(given.collection, given.scope or "", mode, given.filter)  # type: ignore[arg-type]
 
 
-async def start(pipeline: "Pipeline", caller: Caller, given: ReindexRequest, key: str | None) -> dict[str, Any]:
-    """Start or join a job and return it."""
-    job = await requests.start(pipeline, request_of(given), credential=caller.name, key=key)
-    if pipeline.work is not None:
-        pipeline.work.wake_jobs()
-    return await requests.result(pipeline, job.id)
-
-
-async def plan(pipeline: "Pipeline", given: ReindexRequest) -> dict[str, Any]:
-    """Return the estimate of a dry run."""
-    found = await requests.plan(pipeline, request_of(given))
-    numbers = {"documents": found.documents, "calls": found.calls, "tokens": found.tokens, "cost_usd": found.cost_usd}
-    return {"dry_run": True, **numbers}
-
-
-async def listed(pipeline: "Pipeline") -> list[dict[str, Any]]:
-    """Return the newest jobs, newest first."""
-    found = await pipeline.store.read(jobs.list_jobs, LISTED_MAX)
-    return [await requests.result(pipeline, job.id, names_max=requests.LISTED_AMONG_JOBS) for job in found]
-
-
-async def items(pipeline: "Pipeline", job_id: str, *, status: str, cursor: str | None, limit: int) -> dict[str, Any]:
-    """Return a page of a job's documents of one state, in the order of their uris.
-
-    Raises:
-        NotFound: the job does not exist.
-        InvalidQuery: the status is unknown, or the limit is out of range.
-    """
+def _item_state(status: str) -> ItemState:
     states: tuple[ItemState, ...] = get_args(ItemState)
-    state = next((each for each in states if each == status), None)
-    if state is None:
-        hint = errors.nearest(status[:80], states)
-        raise errors.InvalidQuery(
-            f"unknown status {status[:80]!r}{hint}; use one of {', '.join(states)}", allowed=states
-        )
-    if not 1 <= limit <= ITEMS_MAX:
-        raise errors.InvalidQuery(f"limit is {limit}; it must be from 1 to {ITEMS_MAX}")
-    found = await pipeline.store.read(jobs.items, job_id, state, cursor or "", limit + 1)
-    shown = found[:limit]
-    return {
-        "items": [{"uri": each.uri, "status": each.state, "reason": each.reason} for each in shown],
-        "next_cursor": shown[-1].uri if len(found) > limit else None,
-    }
+    for state in states:
+        if state == status:
+            return state
+    hint = errors.nearest(status[:80], states)
+    raise errors.InvalidQuery(f"unknown status {status[:80]!r}{hint}; use one of {', '.join(states)}", allowed=states)
