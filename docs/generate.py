@@ -32,7 +32,7 @@ MARK = re.compile(r"(<!-- generated: (?P<name>[\w -]+) -->\n).*?(<!-- end -->)",
 
 
 def main() -> None:
-    """Write the files anew."""
+    """Write the files."""
     for path, text in wanted().items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -167,7 +167,9 @@ def _copy(source: Path, draft: Path, at: Progress, stop: threading.Event) -> Con
     with _explained(source), _connected(draft) as new:
         new.set_progress_handler(stop.is_set, STEPS)
         new.execute("PRAGMA journal_mode=DELETE")
-        new.execute(f"PRAGMA user_version={sqlite_header.new_mark()}")  # tells it from the store that it is a copy of
+        new.execute(
+            f"PRAGMA user_version={sqlite_header.new_mark()}"
+        )  # distinguishes it from the store that it is a copy of
         found = [str(row[0]) for row in new.execute("PRAGMA integrity_check(3)")]
         if found != ["ok"]:
             raise errors.StoreUnavailable(f"{source} is damaged: {'; '.join(found)[:500]}")

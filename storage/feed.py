@@ -1,6 +1,6 @@
 """The feed: every document's newest state, in an order without gaps, from 0 or from anywhere.
 
-A visible change sets a row's `feed_seq` to null. Whoever reads numbers such rows first, each with a number above all
+A visible change sets a row's `feed_seq` to null. A reader numbers such rows first, each with a number above all
 that were ever given; the counter's row is locked for it, so a number that is higher was also committed later. A reader
 that takes `feed_seq > position` in order therefore misses nothing and never goes back. Bodies are never read here.
 """

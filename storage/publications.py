@@ -1,8 +1,8 @@
 """Publishing the feed to a topic: one elected sender, a position that never goes back, and what could not be sent.
 
 Sending happens outside of any transaction: feed rows first, then `advance` from the position that they were read at.
-Whoever dies in between sends them again, and readers find the same versions. A sender that lost its lease to another,
-or whose position is not what it was, changes nothing.
+A sender that dies in between sends them again, and readers find the same versions. A sender that lost its lease to
+another, or whose position is not what it was, changes nothing.
 """
 
 from collections.abc import Collection

@@ -110,7 +110,7 @@ async def _run(members: Members, store: Store, stop: asyncio.Event, on_ready: Ca
 
 
 class _Ready:
-    """Tells once that a worker is ready: what it consumes, into which store, and where its health is."""
+    """Logs once that a worker is ready: what it consumes, into which store, and where its health is."""
 
     def __init__(self, members: Members, store: Store, on_ready: Callable[[str], None]) -> None:
         self._members = members

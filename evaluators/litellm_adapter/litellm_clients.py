@@ -2,7 +2,7 @@
 
 litellm makes its httpx clients in three functions and has no setting for what they read. `install` wraps those
 functions, so that each client they make has two of httpx's event hooks: one asks for a reply without compression, the
-other counts what is read of it. Outside of `bounded` the hooks do nothing: whoever else uses litellm in this process
+other counts what is read of it. Outside of `bounded` the hooks do nothing: other users of litellm in this process
 reads as before.
 """
 
@@ -36,10 +36,10 @@ class Bound:
 
     def start(self, response: "httpx.Response") -> Reading:
         """Begin to read; what comes out of it is decompressed."""
-        told = response.headers.get("content-length", "")
+        declared = response.headers.get("content-length", "")
         coding = response.headers.pop("content-encoding", "")
         with self._noting():
-            return Reading(coding, int(told) if told.isdecimal() else None, self.bytes_max)
+            return Reading(coding, int(declared) if declared.isdecimal() else None, self.bytes_max)
 
     def take(self, reading: Reading, piece: bytes) -> bytes:
         """Return a piece decompressed."""

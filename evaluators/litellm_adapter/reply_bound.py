@@ -18,18 +18,18 @@ class ReplyTooLong(InvalidAnswer):
 
 
 class Reading:
-    """The body of one reply, as its pieces come in. `coding` is its Content-Encoding, `told` its Content-Length.
+    """The body of one reply, as its pieces come in. `coding` is its Content-Encoding, `declared` its Content-Length.
 
     Raises:
         ReplyTooLong: it says that it is longer than `bytes_max`.
         InvalidAnswer: it is compressed in a way that was not asked for.
     """
 
-    def __init__(self, coding: str, told: int | None, bytes_max: int) -> None:
+    def __init__(self, coding: str, declared: int | None, bytes_max: int) -> None:
         self._coding = coding.strip().lower()
         self._bytes_max = bytes_max
         self._count = 0
-        if (told or 0) > bytes_max:
+        if (declared or 0) > bytes_max:
             raise self._too_long()
         if self._coding not in PLAIN | COMPRESSED:
             raise InvalidAnswer(f"The reply is compressed ({coding:.40}), which was not asked for; turn that off.")
@@ -44,7 +44,7 @@ class Reading:
         """
         if self._decompress is not None:
             try:
-                # One byte more than there is room for tells a longer reply from one that ends here.
+                # One byte more than there is room for distinguishes a longer reply from one that ends here.
                 piece = self._decompress.decompress(piece, self._bytes_max - self._count + 1)
             except zlib.error as error:
                 message = f"The reply says that it is compressed ({self._coding}), and is not."

@@ -228,7 +228,7 @@ class View:
     def reader(self, selection: Selection, *, page_rows: int = PAGE_ROWS, changes_max: int = CHANGES_MAX) -> RowReader:
         """Return a reader of all that a selection finds, of one snapshot; its limit and cursor are of no account.
 
-        Whoever asks closes it. It is closed by the view when `changes_max` changes have passed.
+        The caller closes it. It is closed by the view when `changes_max` changes have passed.
 
         Raises:
             InvalidQuery: as `search` does.

@@ -70,7 +70,7 @@ class Reader:
 
 
 def new_mark() -> int:
-    """Return what a new store or copy is told from others by."""
+    """Return what distinguishes a new store or copy from others."""
     return 1 + secrets.randbelow(2**MARK_BITS - 1)
 
 
@@ -143,7 +143,7 @@ def _noted(path: Path) -> int | None:
 
 
 def _note(path: Path, text: str) -> None:
-    """Write into the lock's file; whoever else does so at the same time writes the same."""
+    """Write into the lock's file; another process at the same time writes the same."""
     try:
         descriptor = os.open(store_lock.path_of(path), os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

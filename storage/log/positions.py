@@ -53,7 +53,7 @@ def first_seen(tx: engine.Tx, topic: str, partition: int, start_offset: int) -> 
 def new_incarnation(tx: engine.Tx, topic: str, partition: int, *, after: int, start_offset: int) -> PositionState:
     """Record that the log was created again since incarnation `after`; return its position.
 
-    Whoever finds out second, or asks twice, gets the incarnation that is there already.
+    A second process, or a second call, gets the incarnation that is there already.
     """
     return _create(tx, topic, partition, after + 1, start_offset)
 

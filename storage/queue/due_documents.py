@@ -100,7 +100,7 @@ def chosen(tx: engine.Tx, uris: Sequence[str], *, without: Collection[tuple[str,
 def take_over(tx: engine.Tx, collections: Iterable[str]) -> int:
     """Free documents whose lease has run out, each recorded as a crash; return how many.
 
-    Whoever held the lease can no longer postpone, fail or release the document: it has no owner, or another attempt.
+    The former holder can no longer postpone, fail or release the document: it has no owner, or another attempt.
     """
     given = {"now": tx.now_ms, "collections": sorted(collections)}
     uris = tx.execute(_finding_expired(tx.dialect), given).scalars().all()

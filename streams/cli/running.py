@@ -22,7 +22,7 @@ FAILED, USAGE, UNANSWERED, INTERRUPTED = 1, 2, 3, 130
 GARBAGE_MIN = 5_000
 """Objects made, and not gone by themselves, before the collector looks for circles among the young ones."""
 REST = 5
-"""Whoever watches lets the store rest for so many times as long as a look took: counting a million takes a second."""
+"""Watching pauses for so many times as long as a look took: counting a million takes a second."""
 
 
 def run(work: Callable[[], Coroutine[Any, Any, int | None]], *, again: str | None = None) -> None:

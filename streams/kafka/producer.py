@@ -84,7 +84,7 @@ class Producer:
             async with asyncio.timeout(self._deadline_s):
                 await self._connected()
         except (KafkaError, OSError, TimeoutError) as error:
-            # Told apart here, once: of hundreds of sends that fail together none needs to look again.
+            # Distinguished here, once: of hundreds of sends that fail together none needs to look again.
             raise self._unavailable(error, found=await connection_check.why_unreachable(self._settings)) from error
 
     async def stop(self) -> None:

@@ -1,6 +1,6 @@
 """Snapshots out of views: into a folder for everybody (`facetline export`), or for statements (`facets.sql_sandbox`).
 
-Whoever has views lends them for as long as it takes to write them; searches go on meanwhile.
+The owner of views lends them for as long as writing takes; searches go on meanwhile.
 """
 
 import asyncio

@@ -151,7 +151,7 @@ BREAKS = (
         *(
             "standstill-unseen",
             3,
-            "a partition that stands still is never asked about",
+            "a partition without progress is never checked",
             "streams/kafka/write_worker.py",
         ),
         "                if self._is_due(partition):\n",
@@ -159,7 +159,7 @@ BREAKS = (
         (f"{MEMORY}::test_what_was_never_delivered_is_found_at_a_standstill",),
     ),
     Break(
-        *("new-log-unseen", 3, "a topic made anew is taken for the old one", "streams/kafka/write_worker.py"),
+        *("new-log-unseen", 3, "a topic created again is taken for the old one", "streams/kafka/write_worker.py"),
         *(
             "return _mark(found) != (state.last_timestamp_ms, state.last_hash)",
             "return False",
@@ -284,7 +284,7 @@ BREAKS = (
         ),
     ),
     Break(
-        *("charged-again", 4, "a charge is written again when it is told again", "storage/usage_ledger.py"),
+        *("charged-again", 4, "a charge is written again when it is sent again", "storage/usage_ledger.py"),
         *(
             "new = [each for each in bill.charges if each.number > applied]",
             "new = list(bill.charges)",
