@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import urlsplit
 
 from facetline.evaluators.litellm_adapter.client import Connection
@@ -14,6 +14,9 @@ MODEL_CHARS_MAX = 200
 REPLY_BYTES_LIMIT_MIN, REPLY_BYTES_LIMIT_MAX = 1024, 256 * 1024 * 1024
 """Of `reply_bytes_max`: no reply is shorter, and as many are held as calls are running."""
 
+UNBOUNDED = "aiohttp_openai/"
+"""A provider of litellm with its own HTTP client, whose replies are read whole; the same servers answer as `openai/`."""
+
 
 def connection_from_table(table: Mapping[str, Any], problems: list[str], *, example: str) -> Connection:
     """Return the connection; what is wrong with it goes into `problems`. `example` is a model of the kind.
@@ -24,6 +27,8 @@ def connection_from_table(table: Mapping[str, Any], problems: list[str], *, exam
     if not _is_model(model):
         message = "there is none" if model is None else f"not {model!r:.80}"
         problems.append(f"model is 'provider/model', for example '{example}'; {message}")
+    elif model.startswith(UNBOUNDED):
+        problems.append(f"model {model!r:.80}: replies of 'aiohttp_openai' cannot be bounded; write 'openai/…' instead")
     if base is not None and not _is_address(base):
         problems.append("api_base is the server's address, 'http://…' or 'https://…' without a user, query or fragment")
     if variable is not None and not (isinstance(variable, str) and VARIABLE.fullmatch(variable)):
@@ -41,7 +46,7 @@ def _is_bound(count: int) -> bool:
     return REPLY_BYTES_LIMIT_MIN <= count <= REPLY_BYTES_LIMIT_MAX
 
 
-def _is_model(model: Any) -> bool:
+def _is_model(model: Any) -> TypeGuard[str]:
     if not isinstance(model, str) or len(model) > MODEL_CHARS_MAX or not model.isprintable():
         return False
     provider, slash, name = model.partition("/")

@@ -68,6 +68,7 @@ def test_a_recording_is_found_beside_the_project_file(tmp_path: Path):
         ({"kind": "chat", "model": "gpt-4.1"}, "model is 'provider/model'"),
         ({**CHAT, "api_base": "here"}, "api_base is the server's address"),
         ({**CHAT, "output": "xml"}, "output is one of 'auto', 'schema'"),
+        ({**CHAT, "model": "aiohttp_openai/m"}, "cannot be bounded; write 'openai/…' instead"),
         ({**CHAT, "outptu": "tool"}, "unknown key 'outptu' (did you mean 'output'?)"),
         ({**CHAT, "long_body": "head_tail"}, "needs context_tokens"),
         ({"kind": "decisions"}, "model is 'provider/model', for example 'typesafe/jev-1.14.0'; there is none"),
