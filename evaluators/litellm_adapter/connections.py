@@ -15,7 +15,7 @@ REPLY_BYTES_LIMIT_MIN, REPLY_BYTES_LIMIT_MAX = 1024, 256 * 1024 * 1024
 """Of `reply_bytes_max`: no reply is shorter, and as many are held as calls are running."""
 
 UNBOUNDED = "aiohttp_openai/"
-"""A provider of litellm with its own HTTP client, whose replies are read whole; the same servers answer as `openai/`."""
+"""A provider of litellm whose HTTP client reads replies whole; the same servers answer as `openai/`."""
 
 
 def connection_from_table(table: Mapping[str, Any], problems: list[str], *, example: str) -> Connection:
