@@ -1,10 +1,9 @@
 """Which columns of a CSV file are what: columns that no option and no field names never stop an import.
 
-Names are compared without blanks around them. A column that stands twice, has no name, or has one that no field of a
-state could have, is left out; one that could be a field's, and is none, is asked about.
+Names are compared without blanks around them. A column that no option and no field names is left out, with a
+note that says which option takes it where its name is like a field's.
 """
 
-import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,6 @@ from facetline.facets import errors
 from facetline.streams.files.text_files import InvalidFile
 
 NAMES_SHOWN = 10
-FIELD_NAME = re.compile(r"[a-z][a-z0-9_]*")
 INVISIBLE = "\ufeff\u200b"
 """What stands before a name in a file that was put together from others."""
 
@@ -138,8 +136,6 @@ def bind(names: Sequence[str], columns: Columns) -> Places:
         if places:
             state[name] = places[0]
     rest = [place for place in range(len(header.names)) if place not in used | ignored | set(state.values())]
-    if columns.only is None:
-        _refuse_unknown([header.names[place] for place in rest if _could_be_field(header, place)], columns)
     left_out = tuple(dict.fromkeys(header.names[place] for place in rest)) if columns.only is None else ()
     ordered = tuple((name, state[name]) for name in columns.state if name in state)
     return Places(body, key, ordered, facets, left_out)
@@ -150,24 +146,6 @@ def _places(names: Iterable[str]) -> dict[str, list[int]]:
     for place, name in enumerate(names):
         found.setdefault(name, []).append(place)
     return found
-
-
-def _could_be_field(header: Header, place: int) -> bool:
-    return FIELD_NAME.fullmatch(header.names[place]) is not None and not header.repeats(place)
-
-
-def _refuse_unknown(left: list[str], columns: Columns) -> None:
-    if not left:
-        return
-    ignore = " ".join(f"--ignore-columns {shlex.quote(name)}" for name in left)
-    way_out = ignore if len(left) <= NAMES_SHOWN else "--only-columns"
-    raise InvalidFile(
-        f"{'column' if len(left) == 1 else 'columns'} {listed([repr(name) for name in left])}: neither the body, the"
-        f" key, answers nor in the collection's state ({', '.join(columns.state) or 'which has no fields'}); add a"
-        f" field there, take the column for one with --state-column FIELD={shlex.quote(left[0])}, take just what is"
-        f" named with --only-columns, or pass {way_out}",
-        allowed=columns.state,
-    )
 
 
 def listed(names: Sequence[str]) -> str:
@@ -181,11 +159,8 @@ def left_out_note(places: Places, columns: Columns) -> str | None:
     names = [name for name in places.left_out if name]
     if not names:
         return None
-    meant = [
-        f"--state-column {field}={shlex.quote(name)}"
-        for name in names[:NAMES_SHOWN]
-        for field in columns.state
-        if field == name.casefold() and field not in dict(places.state)
-    ]
-    hint = f"; to take them: {' '.join(meant)}" if meant else ""
+    missing = [field for field in columns.state if field not in dict(places.state)]
+    close = {name: errors.likeliest(name, missing) for name in names[:NAMES_SHOWN]}
+    meant = [f"--state-column {field}={shlex.quote(name)}" for name, field in close.items() if field]
+    hint = f"; to take them as fields: {' '.join(meant)}" if meant else ""
     return f"columns left out: {listed([repr(name) for name in names])}{hint}"

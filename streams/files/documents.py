@@ -187,8 +187,7 @@ def read_csv(
     `note` is called with a message about columns that are left out.
 
     Raises:
-        InvalidFile: the header cannot be read, a column that was named is missing, or one could be a field of the state
-            and is none.
+        InvalidFile: the header cannot be read, or a column that was named is missing.
     """
     sheet = CsvFile(file, delimiter=form.delimiter, encoding=form.encoding, wanted=columns.wanted())
     if not sheet.header:

@@ -122,16 +122,19 @@ def test_odd_columns_stop_nothing(place: Place, text: str):
     assert (done.code, done.json["written"], keys(place)) == (0, 1, ["T1"])
 
 
-def test_a_proposed_way_out_works_when_it_is_typed(place: Place):
-    """The options that a message proposes are taken, whatever is in the names."""
-    file = put(place, "a.csv", "id,body,colour,size\nT1,x,red,9\n")
-    refused = place.run("import", file, *KEYED)
-    proposed = refused.err.strip().rpartition("or pass ")[2].split()
+def test_unknown_columns_are_left_out_and_the_proposed_option_takes_them(place: Place):
+    """A column that is no field stops nothing; the option that the note proposes is taken as it is printed."""
+    file = put(place, "a.csv", "id,body,colour,Priorty\nT1,x,red,2\n")
+    done = place.run("import", file, *KEYED)
+    proposed = done.err.strip().rpartition("as fields: ")[2].split()
 
-    assert refused.code == 2
+    assert (done.code, done.json["written"]) == (0, 1)
+    assert "columns left out: 'colour', 'Priorty'" in done.err
+    assert proposed == ["--state-column", "priority=Priorty"]
     assert place.run("import", file, *KEYED, *proposed).json["written"] == 1
-    assert place.run("import", file, *KEYED, "--ignore-columns", "colour,size").json["unchanged"] == 1
-    assert place.run("import", file, *KEYED, "--only-columns").json["unchanged"] == 1
+    assert place.run("get", "tickets/T1", "--json").json["state"]["priority"] == 2
+    for quiet in (("--ignore-columns", "colour,Priorty"), ("--only-columns",)):
+        assert "left out" not in place.run("import", file, *KEYED, *quiet).err
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Files of documents: rows, refusals with their lines, and what concerns the whole file."""
 
 import io
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,9 @@ def ndjson(*lines: bytes) -> list[Row | Refusal]:
     return list(documents.read_ndjson(io.BytesIO(b"\n".join(lines))))
 
 
-def csv(text: str, columns: Columns = COLUMNS) -> list[Row | Refusal]:
+def csv(text: str, columns: Columns = COLUMNS, **options: Any) -> list[Row | Refusal]:
     """Read this CSV text."""
-    return list(documents.read_csv(io.BytesIO(text.encode()), columns))
+    return list(documents.read_csv(io.BytesIO(text.encode()), columns, **options))
 
 
 def test_ndjson_rows_keep_their_lines() -> None:
@@ -118,7 +119,6 @@ def test_bad_csv_line_is_refused_and_the_next_is_read(line: str, words: str) -> 
     [
         ("id,txt", COLUMNS, "did you mean 'txt'"),
         ("text", COLUMNS, "no column 'id'"),
-        ("id,text,category", COLUMNS, "--ignore-columns category"),
         ("id,text,text", COLUMNS, "stands twice in the file (columns 2, 3)"),
         ("id,text", Columns("text", "id", frozenset({"x"}), {}), "'x' to ignore"),
     ],
@@ -131,13 +131,18 @@ def test_wrong_columns_refuse_the_whole_file(header: str, columns: Columns, word
     assert words in refused.value.message
 
 
-def test_all_columns_that_are_nothing_are_told_at_once() -> None:
-    """Several columns without a use are one error, whose --ignore-columns can be pasted."""
-    with pytest.raises(documents.InvalidFile, match=r"--ignore-columns colour --ignore-columns who$"):
-        csv("id,text,colour,who\na,b,c,d\n")
+def test_columns_without_a_use_are_left_out_with_one_note() -> None:
+    """No column that was not asked for stops an import; the note names the option for one that is like a field."""
+    notes: list[str] = []
+    text = "id,text,colour,priorty\na,b,c,2\n"
+    rows = csv(text, note=notes.append)
+    taken = csv(text, Columns("text", "id", frozenset(), STATE, named={"priority": "priorty"}))
 
-    ignoring = Columns("text", "id", ["colour", "who"], STATE)
-    assert csv("id,text,colour,who\na,b,c,d\n", ignoring) == [Row(2, "a", None, "b", None)]
+    assert rows == [Row(2, "a", None, "b", None)]
+    assert notes == ["columns left out: 'colour', 'priorty'; to take them as fields: --state-column priority=priorty"]
+    assert taken == [Row(2, "a", None, "b", {"priority": 2})]
+    assert csv(text, Columns("text", "id", ["colour", "priorty"], STATE), note=notes.append) == rows
+    assert len(notes) == 1
 
 
 def test_a_missing_body_names_the_option() -> None:
@@ -154,8 +159,7 @@ def test_columns_called_otherwise_become_fields() -> None:
     assert rows[0] == Row(2, "a", None, "x", {"priority": 3})
     assert isinstance(rows[1], Refusal)
     assert "'Prio (1-3)'" in rows[1].reason
-    with pytest.raises(documents.InvalidFile, match="'priority'"):
-        csv("id,text,Prio (1-3),priority\na,x,3,4\n", columns)
+    assert csv("id,text,Prio (1-3),priority\na,x,3,4\n", columns) == rows[:1]
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t"])
