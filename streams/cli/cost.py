@@ -48,7 +48,7 @@ def cost(
         rows = [(by, *HEADINGS), *((what, *_cells(each)) for what, each in found), ("total", *_cells(total))]
         output.table(rows)
         if total.unpriced_calls:
-            output.note(f"the cost of {total.unpriced_calls} of {total.calls} calls is not known, and not in the sums")
+            output.note(f"the cost of {total.unpriced_calls} of {total.calls} calls is unknown, and not in the sums")
         return None
 
     running.run(work)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from facetline.facets.plurals import counted
 from facetline.streams.cli import imports as imports_
 from facetline.streams.cli import options, output, running
 
@@ -210,7 +211,8 @@ def _announce(run: "Run") -> None:
     asker = run.subject.asker
     known = f", {len(run.known)} are known" if run.known else ""
     costs = "" if run.subject.evaluator.limits.is_free or not waiting else "; each may cost money"
-    output.note(f"evaluator '{run.subject.name}' ({asker.kind}, {asker.model}): {waiting} calls to make{known}{costs}")
+    calls = f"{counted(waiting, 'call')} to make"
+    output.note(f"evaluator '{run.subject.name}' ({asker.kind}, {asker.model}): {calls}{known}{costs}")
 
 
 def _print_missing(run: "Run", calls: Path | None) -> None:
@@ -222,7 +224,9 @@ def _print_missing(run: "Run", calls: Path | None) -> None:
         again = (
             f"run it again: {calls} is read first" if calls else "with --calls FILE a second run asks only for these"
         )
-        output.note(f"evaluator '{name}': {missed} calls failed for now and are not in the figures; {again}")
+        output.note(
+            f"evaluator '{name}': {counted(missed, 'call')} failed temporarily, not counted in the figures; {again}"
+        )
 
 
 def _known(calls: Path | None) -> "dict[str, Call]":

@@ -300,11 +300,14 @@ class _Import:
             output.result({"dry_run": True, **self._result(), **import_plan.shown(estimate)})
             return
         self._show_lines()
+        self._note_empty()
         output.text(
             f"{self.written} would be written, {self.unchanged} are unchanged, {self.refused_count} would be refused"
         )
         cost = "cost unknown" if estimate.cost_usd is None else f"about ${estimate.cost_usd:.4f}"
-        asked = f"{estimate.documents} would be asked about: at most {estimate.calls} calls"
+        asked = (
+            f"{counted(estimate.documents, 'document')} would be classified: at most {counted(estimate.calls, 'call')}"
+        )
         output.text(f"{asked}, about {estimate.tokens} tokens, {cost}")
 
     def _document(self, row: "Row") -> Any:
@@ -393,6 +396,7 @@ class _Import:
             output.result(self._result())
         else:
             self._show_lines()
+            self._note_empty()
             known = self.written + self.unchanged
             if known < self.sent:  # what a worker will make of them was not waited for
                 output.text(f"{self.sent} sent and not waited for, {self.refused_count} refused")
@@ -404,6 +408,10 @@ class _Import:
             self._show_failed()
         if self._head_refused:
             output.error(self._head_refused)
+
+    def _note_empty(self) -> None:
+        if not (self.written + self.unchanged + self.sent + self.refused_count):
+            output.note("the file has no records: it is empty, or has a header alone")
 
     def _result(self) -> dict[str, Any]:
         self.refused.sort(key=lambda refusal: int(refusal["line"]))

@@ -215,6 +215,9 @@ def _csv_row(
 ) -> Row | Refusal:
     last_line = last if last > line else None
     body, key = values[places.body], str(row) if places.key is None else values[places.key]
+    if not key:
+        column = "" if columns.key is None else f" {columns.key!r}"
+        return Refusal(line, f"invalid_uri: the key column{column} is empty", last_line)
     try:
         "".join([body, key, *[values[place] for _, place in places.state]]).encode()
     except UnicodeEncodeError:

@@ -122,6 +122,24 @@ def test_odd_columns_stop_nothing(place: Place, text: str):
     assert (done.code, done.json["written"], keys(place)) == (0, 1, ["T1"])
 
 
+@pytest.mark.parametrize("text", ["", "id,body\n", "\n\n"])
+@pytest.mark.parametrize("how", [(), ("--dry-run",)])
+def test_a_file_without_records_is_reported(place: Place, text: str, how: tuple[str, ...]):
+    """An empty file, or one with a header alone, changes nothing and says so."""
+    done = place.run("import", put(place, "a.csv", text), "--collection", "tickets", "--key-column", "id", *how)
+
+    assert done.code == 0
+    assert "the file has no records" in done.err
+
+
+def test_a_record_without_a_key_names_the_column(place: Place):
+    """An empty cell in the key's column is refused with the column's name; the rest goes on."""
+    done = place.run("import", put(place, "a.csv", "id,body\n,x\nT2,y\n"), *KEYED)
+
+    assert (done.json["written"], done.json["refused"][0]["line"]) == (1, 2)
+    assert "the key column 'id' is empty" in done.json["refused"][0]["reason"]
+
+
 def test_unknown_columns_are_left_out_and_the_proposed_option_takes_them(place: Place):
     """A column that is no field stops nothing; the option that the note proposes is taken as it is printed."""
     file = put(place, "a.csv", "id,body,colour,Priorty\nT1,x,red,2\n")
@@ -210,7 +228,9 @@ def test_a_dry_run_writes_and_asks_nothing(place: Place):
     assert [first.json[name] for name in counts] == [2, 0, 2, 1]
     assert [again.json[name] for name in counts] == [2, 1, 2, 2]
     assert (again.json["dry_run"], again.code) == (True, 0)
-    assert words.out.startswith("2 would be written, 1 are unchanged, 0 would be refused\n2 would be asked about")
+    assert words.out.startswith(
+        "2 would be written, 1 are unchanged, 0 would be refused\n2 documents would be classified"
+    )
     assert keys(place) == ["a", "c"]
 
 
