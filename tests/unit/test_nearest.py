@@ -37,5 +37,5 @@ def test_a_question_as_a_parameter_is_told_how_it_is_written() -> None:
     """`?topic=billing` is answered with `f.topic`; a parameter that is nearly right, with that one."""
     known = ["f.NAME", "filter", "limit"]
 
-    assert "as 'f.topic'" in problems.unknown("parameter", "topic", known).detail
+    assert "Filter with f.topic=VALUE" in problems.unknown("parameter", "topic", known).detail
     assert "did you mean 'limit'" in problems.unknown("parameter", "limits", known).detail
