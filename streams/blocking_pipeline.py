@@ -57,3 +57,5 @@ class BlockingPipeline:
     search = _blocking(Pipeline.search)  # type: ignore[arg-type]  # of its free options none is called self
     ask = _blocking(Pipeline.ask)
     warnings = _blocking(Pipeline.warnings)
+    unavailability = _blocking(Pipeline.unavailability)
+    last_unavailability = _blocking(Pipeline.last_unavailability)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from facetline.facets.plurals import counted
 from facetline.streams.cli import options, output, running
 
 if TYPE_CHECKING:
@@ -158,9 +159,8 @@ async def _agreed(store: "Store", reason: str, *, asks: bool) -> bool:
         hint = errors.nearest(reason, counts) or (f"; there are: {', '.join(counts)}" if counts else "")
         output.note(f"no open dead letter has the reason {reason[:80]!r}{hint}")
         return True
-    return not asks or typer.confirm(
-        f"Discard {counts[reason]} dead letters ({display.line(reason)}) permanently?", err=True
-    )
+    letters = counted(counts[reason], "dead letter")
+    return not asks or typer.confirm(f"Discard {letters} ({display.line(reason)}) permanently?", err=True)
 
 
 def _place(letter: "DeadLetter") -> str:

@@ -456,7 +456,7 @@ def test_discarding_by_reason_asks_on_a_terminal(written: Place, answer: str, co
     os.close(master)
     os.close(end)
 
-    assert "Discard 1 dead letters (no_document) for good?" in done.err
+    assert "Discard 1 dead letter (no_document) permanently?" in done.err
     assert (done.code, len(written.run("dlq", "list", "--json").lines)) == (code, left)
 
 

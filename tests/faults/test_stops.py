@@ -68,7 +68,7 @@ async def test_told_to_stop_in_mid_call(case: Case):
 
     assert (once, twice) == (0, 130)
     assert status == 503
-    assert "told to stop" in said
+    assert "stopping; running calls" in said
     assert after_once == ("pending", None, None, 1, 0, 1)
     assert after_twice == ("pending", None, None, 2, 0, 2)
     assert (answered["status"], answered["calls"]) == ("indexed", {"made": 3, "retries": 0, "crashes": 2})
