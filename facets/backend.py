@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from facetline.facets.definitions import Definitions
+from facetline.facets.job_replies import JobItemsPage, JobPlan, JobReply
 from facetline.facets.search.selection import Selection
 
 Right = Literal["read", "write", "admin", "sql"]
@@ -170,24 +171,24 @@ class SearchBackend(Protocol):
 class JobBackend(Protocol):
     """Reindex jobs."""
 
-    async def reindex(self, caller: Caller, request: ReindexRequest, *, key: str | None = None) -> dict[str, Any]:
+    async def reindex(self, caller: Caller, request: ReindexRequest, *, key: str | None = None) -> JobReply:
         """Start or join a job and return it; `key` is the request's `Idempotency-Key`."""
 
-    async def plan(self, caller: Caller, request: ReindexRequest) -> dict[str, Any]:
-        """Return the reply of a dry run."""
+    async def plan(self, caller: Caller, request: ReindexRequest) -> JobPlan:
+        """Return the estimate of a dry run."""
 
-    async def jobs(self, caller: Caller) -> list[dict[str, Any]]:
+    async def jobs(self, caller: Caller) -> list[JobReply]:
         """Return the caller's jobs, newest first, a bounded number."""
 
-    async def job(self, caller: Caller, job_id: str) -> dict[str, Any]:
+    async def job(self, caller: Caller, job_id: str) -> JobReply:
         """Return one job."""
 
     async def job_items(
         self, caller: Caller, job_id: str, *, status: str, cursor: str | None, limit: int
-    ) -> dict[str, Any]:
-        """Return `{"items": [{"uri", "status", "reason"}], "next_cursor"}`."""
+    ) -> JobItemsPage:
+        """Return a page of a job's documents with one status."""
 
-    async def cancel(self, caller: Caller, job_id: str) -> dict[str, Any]:
+    async def cancel(self, caller: Caller, job_id: str) -> JobReply:
         """Cancel a job and return it; one that has ended stays as it is."""
 
 

@@ -10,6 +10,7 @@ from facetline.facets import errors
 from facetline.facets.agents.tools import Extra
 from facetline.facets.backend import Backend, Caller, Freshness, ReindexRequest, Right
 from facetline.facets.definitions import Definitions
+from facetline.facets.job_replies import JobPlan, JobReply
 from facetline.facets.search.selection import selection_of
 
 NEEDS: Mapping[Extra, Right] = {"sql": "sql", "write": "write", "delete": "write", "reindex": "admin"}
@@ -65,10 +66,10 @@ class ToolBackend(Protocol):
             NotCaughtUp: they do not within `KNOWN_MS`.
         """
 
-    async def reindex(self, request: ReindexRequest, *, dry_run: bool) -> dict[str, Any]:
+    async def reindex(self, request: ReindexRequest, *, dry_run: bool) -> JobReply | JobPlan:
         """Start or join a job, or return the estimate of a dry run."""
 
-    async def job(self, job_id: str) -> dict[str, Any]:
+    async def job(self, job_id: str) -> JobReply:
         """Return a job."""
 
 
@@ -134,12 +135,13 @@ class LocalToolBackend:
             self.caller, selection_of({"collection": collection, "limit": 1}), Freshness((token,), KNOWN_MS)
         )
 
-    async def reindex(self, request: ReindexRequest, *, dry_run: bool) -> dict[str, Any]:
+    async def reindex(self, request: ReindexRequest, *, dry_run: bool) -> JobReply | JobPlan:
         """Start or join a job, or return the estimate of a dry run."""
-        ask = self.node.plan if dry_run else self.node.reindex
-        return await ask(self.caller, request)
+        if dry_run:
+            return await self.node.plan(self.caller, request)
+        return await self.node.reindex(self.caller, request)
 
-    async def job(self, job_id: str) -> dict[str, Any]:
+    async def job(self, job_id: str) -> JobReply:
         """Return a job."""
         return await self.node.job(self.caller, job_id)
 

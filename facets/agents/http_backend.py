@@ -10,6 +10,7 @@ from facetline.facets.agents.backends import KNOWN_MS, SQL_TIMEOUT_MS, WRITE_TIM
 from facetline.facets.backend import ReindexRequest
 from facetline.facets.client.client import AsyncClient, Client
 from facetline.facets.definitions import Definition, Definitions
+from facetline.facets.job_replies import JobPlan, JobReply
 
 T = TypeVar("T")
 KNOWN_S = 1.0
@@ -72,12 +73,14 @@ class HttpToolBackend:
         """Wait until searches include the write of a token."""
         await _awaited(self.client.search(collection, limit=1, at_least=[token], wait_ms=KNOWN_MS))
 
-    async def reindex(self, request: ReindexRequest, *, dry_run: bool) -> dict[str, Any]:
+    async def reindex(self, request: ReindexRequest, *, dry_run: bool) -> JobReply | JobPlan:
         """Start or join a job, or return the estimate of a dry run."""
         options = {name: value for name, value in asdict(request).items() if name != "collection"}
-        return await _awaited(self.client.reindex(request.collection, wait=False, dry_run=dry_run, **options))
+        found: Any = await _awaited(self.client.reindex(request.collection, wait=False, dry_run=dry_run, **options))
+        reply: JobReply | JobPlan = found
+        return reply
 
-    async def job(self, job_id: str) -> dict[str, Any]:
+    async def job(self, job_id: str) -> JobReply:
         """Return a job."""
         return await _awaited(self.client.job(job_id))
 

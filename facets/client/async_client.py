@@ -14,6 +14,7 @@ from facetline.facets.client import base, calls
 from facetline.facets.client.base import ENDED, JOB_POLL_S, TIMEOUT_S, Common, Facets, Wait, made
 from facetline.facets.client.calls import Call, Lost, Pause, Reply, Waiting
 from facetline.facets.client.memory import is_loopback
+from facetline.facets.job_replies import JobItem, JobReply
 
 
 class AsyncClient(Common):
@@ -149,19 +150,20 @@ class AsyncClient(Common):
             if left <= 0:
                 break
             await asyncio.sleep(left)
-            job = await self.job(job["id"])
+            job = await self._object(base.job(job["id"]))
         return job
 
-    async def jobs(self) -> list[dict[str, Any]]:
+    async def jobs(self) -> list[JobReply]:
         """Return the newest jobs, newest first."""
-        found: list[dict[str, Any]] = (await self._object(Call("GET", "/v1/jobs")))["jobs"]
+        found: list[JobReply] = (await self._object(Call("GET", "/v1/jobs")))["jobs"]
         return found
 
-    async def job(self, job_id: str) -> dict[str, Any]:
+    async def job(self, job_id: str) -> JobReply:
         """Return a job with its progress."""
-        return await self._object(Call("GET", f"/v1/jobs/{calls.part(job_id)}"))
+        found: JobReply = await self._call(base.job(job_id))
+        return found
 
-    async def job_items(self, job_id: str, *, status: str = "failed") -> AsyncIterator[dict[str, Any]]:
+    async def job_items(self, job_id: str, *, status: str = "failed") -> AsyncIterator[JobItem]:
         """Iterate over all documents of a job with this status."""
         cursor = None
         while True:
@@ -172,9 +174,10 @@ class AsyncClient(Common):
             if cursor is None:
                 return
 
-    async def cancel(self, job_id: str) -> dict[str, Any]:
+    async def cancel(self, job_id: str) -> JobReply:
         """Cancel a job; answers made so far are kept."""
-        return await self._object(Call("POST", f"/v1/jobs/{calls.part(job_id)}/cancel"))
+        found: JobReply = await self._call(Call("POST", f"/v1/jobs/{calls.part(job_id)}/cancel"))
+        return found
 
     async def dead_letters(self, *, reason: str | None = None) -> AsyncIterator[dict[str, Any]]:
         """Iterate over all open dead letters, newest first."""

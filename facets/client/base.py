@@ -77,6 +77,11 @@ def reindex(collection: str, key: str, options: Mapping[str, Any]) -> Call:
     return Call("POST", f"/v1/collections/{calls.part(collection)}/reindex", body=body, key=key)
 
 
+def job(job_id: str) -> Call:
+    """Return the request for a job."""
+    return Call("GET", f"/v1/jobs/{calls.part(job_id)}")
+
+
 def items(job_id: str, status: str, cursor: str | None) -> Call:
     """Return a page of a job's documents."""
     params = [("status", status), *([("cursor", cursor)] if cursor else [])]

@@ -25,6 +25,7 @@ from facetline.facets.client.async_client import AsyncClient
 from facetline.facets.client.base import ENDED, JOB_POLL_S, TIMEOUT_S, Common, Facets, Wait, made
 from facetline.facets.client.calls import Call, Lost, Pause, Reply, Waiting
 from facetline.facets.client.memory import is_loopback
+from facetline.facets.job_replies import JobItem, JobReply
 
 __all__ = ["AsyncClient", "Client"]
 
@@ -161,19 +162,20 @@ class Client(Common):
             if left <= 0:
                 break
             time.sleep(left)
-            job = self.job(job["id"])
+            job = self._object(base.job(job["id"]))
         return job
 
-    def jobs(self) -> list[dict[str, Any]]:
+    def jobs(self) -> list[JobReply]:
         """Return the newest jobs, newest first."""
-        found: list[dict[str, Any]] = self._object(Call("GET", "/v1/jobs"))["jobs"]
+        found: list[JobReply] = self._object(Call("GET", "/v1/jobs"))["jobs"]
         return found
 
-    def job(self, job_id: str) -> dict[str, Any]:
+    def job(self, job_id: str) -> JobReply:
         """Return a job with its progress."""
-        return self._object(Call("GET", f"/v1/jobs/{calls.part(job_id)}"))
+        found: JobReply = self._call(base.job(job_id))
+        return found
 
-    def job_items(self, job_id: str, *, status: str = "failed") -> Iterator[dict[str, Any]]:
+    def job_items(self, job_id: str, *, status: str = "failed") -> Iterator[JobItem]:
         """Iterate over all documents of a job with this status."""
         cursor = None
         while True:
@@ -183,9 +185,10 @@ class Client(Common):
             if cursor is None:
                 return
 
-    def cancel(self, job_id: str) -> dict[str, Any]:
+    def cancel(self, job_id: str) -> JobReply:
         """Cancel a job; answers made so far are kept."""
-        return self._object(Call("POST", f"/v1/jobs/{calls.part(job_id)}/cancel"))
+        found: JobReply = self._call(Call("POST", f"/v1/jobs/{calls.part(job_id)}/cancel"))
+        return found
 
     def dead_letters(self, *, reason: str | None = None) -> Iterator[dict[str, Any]]:
         """Iterate over all open dead letters, newest first."""

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from facetline.facets import errors
 from facetline.facets.backend import ReindexRequest
 from facetline.facets.explorer.base import Site, Visitor
+from facetline.facets.job_replies import JobPlan, JobReply
 
 # Which documents to classify again, cheapest first.
 MODES = {
@@ -30,7 +31,7 @@ class ReindexPages:
         _check(visitor)
         asked = _asked(request.path_params["collection"], request.query_params)
         problem = None
-        plan: dict[str, Any] | None = None
+        plan: JobPlan | None = None
         try:
             plan = await self._node.plan(visitor.caller, asked)
         except errors.InvalidFilter as error:
@@ -88,19 +89,18 @@ def _mode(asked: ReindexRequest) -> str:
     return "force" if asked.force else "outdated" if asked.outdated else "missing"
 
 
-def _shown(job: dict[str, Any]) -> dict[str, Any]:
+def _shown(job: JobReply) -> dict[str, Any]:
     progress = job["progress"]
     total, done = progress["total"], progress["done"]
     return {
         "id": job["id"],
         "state": job["state"],
         "active": job["state"] in {"queued", "running"},
-        "mode": job.get("mode") or "",
-        "filter": job.get("filter") or "",
+        "mode": job["mode"],
+        "filter": job["filter"] or "",
         "total": total,
         "done": done,
         "share": round(100 * done / total, 1) if total else 0 if job["state"] == "queued" else 100,
         "parts": [(name, number) for name, number in progress.items() if name not in {"total", "done"} and number],
-        "created_at": job.get("created_at"),
-        "failed": (job.get("failed") or [])[:20],
+        "failed": job["failed"][:20],
     }

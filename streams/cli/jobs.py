@@ -10,6 +10,9 @@ from facetline.facets.plurals import counted
 from facetline.streams.cli import options, output, running
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from facetline.facets.job_replies import JobReply
     from facetline.storage.jobs.model import JobRequest
     from facetline.streams.pipeline import Pipeline
     from facetline.streams.reindex.requests import Estimate
@@ -81,9 +84,7 @@ async def _refuse_beside_another(settings: "Settings", request: "JobRequest") ->
             await store.read(jobs.refuse_beside_another, request)
 
 
-async def run_job(
-    pipeline: "Pipeline", collection: str, mode: Literal["missing", "outdated", "force"]
-) -> dict[str, Any]:
+async def run_job(pipeline: "Pipeline", collection: str, mode: Literal["missing", "outdated", "force"]) -> "JobReply":
     """Run a job of a whole collection to its end and return its result."""
     from facetline.storage.jobs.model import JobRequest
     from facetline.streams.reindex import requests
@@ -195,7 +196,7 @@ def _is_open(result: dict[str, Any]) -> bool:
     return result["state"] in {"queued", "running"}
 
 
-def _show(result: dict[str, Any], *, json_: bool) -> None:
+def _show(result: "Mapping[str, Any]", *, json_: bool) -> None:
     if json_:
         output.result(result)
         return

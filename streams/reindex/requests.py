@@ -5,9 +5,9 @@ side chain.
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any
 
 from facetline.facets import errors
+from facetline.facets.job_replies import JobReply
 from facetline.storage import usage_ledger
 from facetline.storage.jobs import jobs, model, request_keys
 from facetline.streams.classify.token_bucket import TOKENS_PER_BYTE
@@ -96,7 +96,7 @@ async def _pages(pipeline: Pipeline, request: model.JobRequest) -> AsyncIterator
         after = uris[-1]
 
 
-async def result(pipeline: Pipeline, job_id: str, *, names_max: int = LISTED_MAX) -> dict[str, Any]:
+async def result(pipeline: Pipeline, job_id: str, *, names_max: int = LISTED_MAX) -> JobReply:
     """Return a job as docs/api.md shows it: state, progress, and the first names of those asked again and failed.
 
     Names are keys, in a scoped collection uris, of each kind at most `names_max`.
@@ -106,7 +106,7 @@ async def result(pipeline: Pipeline, job_id: str, *, names_max: int = LISTED_MAX
     """
     job = await pipeline.store.read(jobs.get, job_id)
     counts = await pipeline.store.read(jobs.progress, job_id)
-    names = {}
+    names: dict[str, list[str]] = {}
     for state in ("reindexed", "failed"):
         items = await pipeline.store.read(jobs.items, job_id, state, limit=names_max)
         names[state] = [item.uri if item.scope else item.key for item in items]
@@ -118,8 +118,9 @@ async def result(pipeline: Pipeline, job_id: str, *, names_max: int = LISTED_MAX
         "mode": job.request.mode,
         "filter": job.request.filter,
         "state": job.state,
-        "progress": {"total": job.total, "done": job.total - open_, **counts},
-        **names,
+        "progress": {"total": job.total, "done": job.total - open_, **{str(state): n for state, n in counts.items()}},
+        "reindexed": names["reindexed"],
+        "failed": names["failed"],
     }
 
 

@@ -1,9 +1,10 @@
 """Reindex jobs of the node (`facets.backend.JobBackend`), for callers that see all scopes."""
 
-from typing import Any, get_args
+from typing import get_args
 
 from facetline.facets import errors
 from facetline.facets.backend import Caller, ReindexRequest
+from facetline.facets.job_replies import JobItemsPage, JobPlan, JobReply
 from facetline.storage.jobs import jobs, model
 from facetline.storage.jobs.decisions import ItemState
 from facetline.streams.reindex import requests
@@ -16,7 +17,7 @@ ITEMS_MAX = 1_000
 class JobNode(NodeBase):
     """Starts, shows and cancels reindex jobs."""
 
-    async def reindex(self, caller: Caller, request: ReindexRequest, *, key: str | None = None) -> dict[str, Any]:
+    async def reindex(self, caller: Caller, request: ReindexRequest, *, key: str | None = None) -> JobReply:
         """Start or join a job and return it."""
         self._check_admin(caller, request.collection)
         job = await requests.start(self.pipeline, _job_request(request), credential=caller.name, key=key)
@@ -24,27 +25,32 @@ class JobNode(NodeBase):
             self.pipeline.work.wake_jobs()
         return await requests.result(self.pipeline, job.id)
 
-    async def plan(self, caller: Caller, request: ReindexRequest) -> dict[str, Any]:
+    async def plan(self, caller: Caller, request: ReindexRequest) -> JobPlan:
         """Return the estimate of a dry run."""
         self._check_admin(caller, request.collection)
         found = await requests.plan(self.pipeline, _job_request(request))
-        numbers = {name: getattr(found, name) for name in ("documents", "calls", "tokens", "cost_usd")}
-        return {"dry_run": True, **numbers}
+        return {
+            "dry_run": True,
+            "documents": found.documents,
+            "calls": found.calls,
+            "tokens": found.tokens,
+            "cost_usd": found.cost_usd,
+        }
 
-    async def jobs(self, caller: Caller) -> list[dict[str, Any]]:
+    async def jobs(self, caller: Caller) -> list[JobReply]:
         """Return the newest jobs, newest first."""
         self._check_admin(caller)
         found = await self.pipeline.store.read(jobs.list_jobs, LISTED_MAX)
         return [await requests.result(self.pipeline, job.id, names_max=requests.LISTED_AMONG_JOBS) for job in found]
 
-    async def job(self, caller: Caller, job_id: str) -> dict[str, Any]:
+    async def job(self, caller: Caller, job_id: str) -> JobReply:
         """Return one job."""
         self._check_admin(caller)
         return await requests.result(self.pipeline, job_id)
 
     async def job_items(
         self, caller: Caller, job_id: str, *, status: str, cursor: str | None, limit: int
-    ) -> dict[str, Any]:
+    ) -> JobItemsPage:
         """Return a page of a job's documents with one status, in the order of their uris.
 
         Raises:
@@ -62,7 +68,7 @@ class JobNode(NodeBase):
             "next_cursor": shown[-1].uri if len(found) > limit else None,
         }
 
-    async def cancel(self, caller: Caller, job_id: str) -> dict[str, Any]:
+    async def cancel(self, caller: Caller, job_id: str) -> JobReply:
         """Cancel a job and return it."""
         self._check_admin(caller)
         await self.pipeline.store.write(jobs.cancel, job_id)
