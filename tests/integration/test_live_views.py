@@ -422,7 +422,7 @@ async def test_a_view_that_fails_in_any_way_is_built_again(store: engine.Store):
             await until(views, lambda: feed.shown not in front.instead and not views._building)
             check = health._view(views)
             assert check.level == "failed"
-            assert "(tried again: numpy cannot be imported)" in check.detail
+            assert "(retrying: numpy cannot be imported)" in check.detail
         await views.look()
         assert not views._building  # not due yet
         now_s[0] += 60
