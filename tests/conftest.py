@@ -2,7 +2,7 @@
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import kafka_broker
@@ -13,8 +13,11 @@ import missing
 import postgres_server
 import pytest
 import shared_broker
+import stored
 import structlog
 from hypothesis import HealthCheck, settings
+
+from facetline.storage.db import engine
 
 # No time limit on one example: on a busy machine that would fail for no fault of the code. pytest's limit holds.
 settings.register_profile("facetline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -159,3 +162,23 @@ def store_url(request: pytest.FixtureRequest) -> str:
 def new_store_url(request: pytest.FixtureRequest) -> str:
     """SQLAlchemy URL of a store that nobody has opened yet, on each of the two databases."""
     return str(request.getfixturevalue(f"new_{request.param}_url"))
+
+
+@pytest.fixture
+def clock() -> stored.Clock:
+    """What is added to the clock of `store`."""
+    return stored.Clock()
+
+
+@pytest.fixture
+async def store(store_url: str, clock: stored.Clock, request: pytest.FixtureRequest) -> AsyncIterator[engine.Store]:
+    """An open store in which the collections of the mark `collections` are active, else none.
+
+    A file that needs more begins with this one (`async def store(store: engine.Store)`); one that needs a single
+    database overrides `store_url`.
+    """
+    marked = request.node.get_closest_marker("collections")
+    async with stored.opened(store_url, clock) as opened:
+        if marked is not None:
+            await opened.write(stored.defined, *marked.args)
+        yield opened

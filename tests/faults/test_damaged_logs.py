@@ -5,22 +5,19 @@ this process consumes two partitions, one of which holds it. The same is read fr
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 import damaged_log
 import kafka_topics
 import pytest
 import sqlalchemy as sa
-import stored
+from consuming import consuming
 from kafka_broker import Broker
 from polling import eventually
 
 from facetline.storage.db.engine import Store
 from facetline.storage.log import dead_letters
-from facetline.streams.kafka import consumer, log_reader, topics
-from facetline.streams.kafka.consumer import FaustWorker
-from facetline.streams.kafka.write_worker import WriteWorker
+from facetline.streams.kafka import log_reader, topics
 from facetline.streams.monitor import health
 from facetline.streams.monitor.worker_state import Members
 from facetline.streams.project import Project
@@ -33,22 +30,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 Edit = Callable[[bytearray], None]
 
 
-@asynccontextmanager
-async def consuming(settings: KafkaSettings, store: Store) -> AsyncIterator[WriteWorker]:
-    """A worker in this process, which looks at standing partitions often."""
-    topic = topics.topic_names(settings.topic_prefix).documents
-    log = log_reader.KafkaLog(settings, topic)
-    worker = WriteWorker(store, log, topic, partitions=2)
-    stop = asyncio.Event()
-    running = asyncio.create_task(FaustWorker(settings, topic, worker, check_s=1.0).run(stop))
-    try:
-        yield worker
-    finally:
-        stop.set()
-        await asyncio.wait_for(running, consumer.STOP_LIMIT_S * 2)
-        await log.stop()
-
-
 @pytest.fixture
 async def settings(broker: Broker, topic_prefix: str) -> KafkaSettings:
     """Topics on a broker of the test's own, with two partitions."""
@@ -56,11 +37,16 @@ async def settings(broker: Broker, topic_prefix: str) -> KafkaSettings:
 
 
 @pytest.fixture
-async def store(sqlite_url: str) -> AsyncIterator[Store]:
+def store_url(sqlite_url: str) -> str:
+    """SQLite alone: nothing here depends on the database."""
+    return sqlite_url
+
+
+@pytest.fixture
+async def store(store: Store) -> Store:
     """A store with the collection `tickets`."""
-    async with stored.opened(sqlite_url) as opened:
-        await opened.write(kafka_topics.activate)
-        yield opened
+    await store.write(kafka_topics.activate)
+    return store
 
 
 async def fill(settings: KafkaSettings, name: str, partition: int) -> None:
@@ -109,7 +95,7 @@ async def test_a_batch_that_was_sent_so_is_a_dead_letter(
     stands before and behind it is applied, and `record` gives it as the bytes that it is.
     """
     await _damage(settings, broker, edit, fit=True)
-    async with consuming(settings, store) as worker:
+    async with consuming(settings, store, partitions=2, check_s=1.0) as (_, worker):
         await eventually(lambda: _has(store, "a", "c", "other"), deadline_s=60)
         letters = await store.read(dead_letters.find)
         assert worker.stopped == {}
@@ -127,7 +113,7 @@ async def test_a_batch_with_too_high_a_count_gives_the_records_it_has(
 ):
     """Where every offset of a batch has come, a count that promises more costs no record behind it."""
     await _damage(settings, broker, damaged_log.record_count(3), fit=True)
-    async with consuming(settings, store):
+    async with consuming(settings, store, partitions=2, check_s=1.0):
         await eventually(lambda: _has(store, "a", "b", "c", "other"), deadline_s=60)
     assert await store.read(dead_letters.find) == []
 
@@ -145,7 +131,7 @@ async def test_a_damaged_batch_stops_its_partition_alone(
     """
     await _damage(settings, broker, edit, fit=fit)
     topic = topics.topic_names(settings.topic_prefix).documents
-    async with consuming(settings, store) as worker:
+    async with consuming(settings, store, partitions=2, check_s=1.0) as (_, worker):
         await eventually(lambda: bool(worker.stopped), deadline_s=60)
         await fill(settings, "later", 1)
         await eventually(lambda: _has(store, "a", "other", "later"), deadline_s=30)
@@ -168,7 +154,7 @@ async def test_a_repaired_batch_is_applied_in_its_order(settings: KafkaSettings,
     """Whole again (as from another replica), the batch and what follows it are applied, and nothing is lost."""
     await _damage(settings, broker, damaged_log.flip_last_byte, fit=False)
     topic = topics.topic_names(settings.topic_prefix).documents
-    async with consuming(settings, store) as worker:
+    async with consuming(settings, store, partitions=2, check_s=1.0) as (_, worker):
         await eventually(lambda: bool(worker.stopped), deadline_s=60)
         await asyncio.to_thread(damaged_log.change, broker, topic, 0, 1, damaged_log.flip_last_byte, fit=False)
         await eventually(lambda: _has(store, "a", "b", "c", "other"), deadline_s=90)

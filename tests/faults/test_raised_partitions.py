@@ -10,15 +10,15 @@ from contextlib import asynccontextmanager
 import kafka_topics
 import pytest
 import sqlalchemy as sa
-import stored
 import structlog
 from aiokafka.admin import NewPartitions
+from consuming import consuming
 from polling import eventually
 
 from facetline.facets import errors
 from facetline.storage.db.engine import Store
 from facetline.storage.log import positions
-from facetline.streams.kafka import consumer, log_reader, topics
+from facetline.streams.kafka import log_reader, topics
 from facetline.streams.kafka.consumer import FaustWorker
 from facetline.streams.kafka.write_worker import WriteWorker, partition_of
 from facetline.streams.settings import KafkaSettings
@@ -36,28 +36,25 @@ async def settings(kafka_bootstrap: str, topic_prefix: str) -> KafkaSettings:
 
 
 @pytest.fixture
-async def store(sqlite_url: str) -> AsyncIterator[Store]:
+def store_url(sqlite_url: str) -> str:
+    """SQLite alone: nothing here depends on the database."""
+    return sqlite_url
+
+
+@pytest.fixture
+async def store(store: Store) -> Store:
     """A store with the collection `tickets`."""
-    async with stored.opened(sqlite_url) as opened:
-        await opened.write(kafka_topics.activate)
-        yield opened
+    await store.write(kafka_topics.activate)
+    return store
 
 
 @asynccontextmanager
-async def consuming(settings: KafkaSettings, store: Store) -> AsyncIterator[FaustWorker]:
+async def checked_worker(settings: KafkaSettings, store: Store) -> AsyncIterator[FaustWorker]:
     """A worker as `facetline worker` makes it: the topics were checked, and their partitions are known."""
     counts = await topics.check_topics(settings, store)
-    topic = topics.topic_names(settings.topic_prefix).documents
-    log = log_reader.KafkaLog(settings, topic)
-    worker = FaustWorker(settings, topic, WriteWorker(store, log, topic, partitions=counts[topic]), check_s=2.0)
-    stop = asyncio.Event()
-    running = asyncio.create_task(worker.run(stop))
-    try:
+    partitions = counts[topics.topic_names(settings.topic_prefix).documents]
+    async with consuming(settings, store, partitions=partitions, check_s=2.0) as (worker, _):
         yield worker
-    finally:
-        stop.set()
-        await asyncio.wait_for(running, consumer.STOP_LIMIT_S * 2)
-        await log.stop()
 
 
 async def write_all(settings: KafkaSettings, body: str) -> None:
@@ -95,7 +92,7 @@ async def test_no_record_of_a_new_partition_is_applied(settings: KafkaSettings, 
     topic = topics.topic_names(settings.topic_prefix).documents
     await write_all(settings, "old")
     with structlog.testing.capture_logs() as logs:
-        async with consuming(settings, store) as worker:
+        async with checked_worker(settings, store) as worker:
             await eventually(lambda: all_applied(store), deadline_s=40)
             await raise_partitions(settings)
             await write_all(settings, "new")
@@ -143,7 +140,7 @@ def _home(number: int, partitions: int) -> int:
 async def test_a_topic_made_again_with_as_many_partitions_goes_on(settings: KafkaSettings, store: Store):
     """The way out that the message names works without a restart."""
     await write_all(settings, "old")
-    async with consuming(settings, store) as worker:
+    async with checked_worker(settings, store) as worker:
         await eventually(lambda: worker.partitions == frozenset(range(BEFORE)), deadline_s=40)
         await raise_partitions(settings)
         await eventually(lambda: "partitions" in (worker.waiting or ""), deadline_s=40)

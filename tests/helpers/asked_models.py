@@ -6,7 +6,7 @@ Bodies carry the server's marker, `doc:URI#REVISION`, so that its counts are cal
 from dataclasses import dataclass
 from typing import Any
 
-from model_server import Server
+from model_server import KEY, VARIABLE, Server
 from polling import eventually
 from runtimes import ANSWERED_S, Site
 
@@ -14,7 +14,6 @@ from facetline.facets.documents import Status
 from facetline.storage.log import documents
 from facetline.streams.pipeline import Pipeline
 
-VARIABLE, KEY = "LOOPBACK_MODEL_KEY", "sk-loopback-0123456789"
 LEVELS = ("calm", "annoyed", "furious")
 
 TABLES = """

@@ -3,7 +3,6 @@
 Each test runs on SQLite and on PostgreSQL.
 """
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -18,22 +17,10 @@ from facetline.storage.log import apply, dead_letters
 from facetline.storage.log.folding import Letter
 from facetline.storage.queue import queue
 
+pytestmark = pytest.mark.collections("notes", "mails")
+
 # Takes minutes on any machine.
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {}) SELECT count(*) FROM n"
-
-
-@pytest.fixture
-def clock() -> stored.Clock:
-    """What is added to the store's clock."""
-    return stored.Clock()
-
-
-@pytest.fixture
-async def store(store_url: str, clock: stored.Clock) -> AsyncIterator[engine.Store]:
-    """A store with two collections."""
-    async with stored.opened(store_url, clock) as opened:
-        await opened.write(stored.defined, "notes", "mails")
-        yield opened
 
 
 async def look(store: engine.Store) -> store_stats.StoreSummary:

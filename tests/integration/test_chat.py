@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,17 +17,17 @@ import model_server
 import pytest
 import stored
 from model_replies import Reply
+from model_server import KEY, VARIABLE
 
 from facetline.evaluators import validation
 from facetline.evaluators.chat.evaluator import Chat
 from facetline.evaluators.chat.settings import Settings
 from facetline.evaluators.contract import Evaluated
-from facetline.evaluators.litellm_adapter import client
 from facetline.evaluators.litellm_adapter.client import Connection
 from facetline.facets import errors, questions
 
-KEY = "sk-chat-0123456789"
-VARIABLE = "FACETLINE_TEST_MODEL_KEY"
+pytestmark = pytest.mark.usefixtures("model_clients_closed")
+
 ASKED: dict[str, questions.Question] = {
     "mood": questions.score(ask="How angry is it?", levels=["calm", "annoyed", "furious"]),
     "topic": questions.choice(ask="About what?", options={"outage": "Down", "billing": "Money", "other": "Rest"}),
@@ -39,28 +39,6 @@ ANSWERED = {"mood": 1.0, "topic": "outage", "urgent": 0.75}
 BODY = "The outage goes on. doc:tickets/t1#3"
 PATIENCE_S = 60.0
 """The first call loads litellm, on a machine that may be busy."""
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[model_server.Server]:
-    """One server for all tests of this file."""
-    with model_server.serving() as made:
-        yield made
-
-
-@pytest.fixture
-def server(shared: model_server.Server, monkeypatch: pytest.MonkeyPatch) -> model_server.Server:
-    """The server as a test finds it, and a key for it."""
-    monkeypatch.setenv(VARIABLE, KEY)
-    shared.forget()
-    return shared
-
-
-@pytest.fixture(autouse=True)
-async def _closed() -> Any:
-    """Leave no connection of litellm's behind the test's loop."""
-    yield
-    await client.close()
 
 
 def chat(server: model_server.Server, model: str = "openai/gpt-loopback", **settings: Any) -> Chat:

@@ -7,13 +7,13 @@ litellm is a decision to be looked at, not a bug by itself.
 
 import json
 import os
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import model_replies
 import model_server
 import pytest
 from model_replies import Reply
+from model_server import VARIABLE
 
 from facetline.evaluators import validation
 from facetline.evaluators.chat import adapters, prompt, question_codes, request_modes
@@ -24,10 +24,12 @@ from facetline.evaluators.litellm_adapter import client, provider_requests
 from facetline.evaluators.litellm_adapter.client import Connection
 from facetline.facets import errors, questions
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* using the `ReadOnly` qualifier:UserWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.* using the `ReadOnly` qualifier:UserWarning"),
+    pytest.mark.usefixtures("model_clients_closed"),
+]
 """pydantic says so of some types of litellm's, which are loaded for some providers only."""
 
-VARIABLE = "FACETLINE_TEST_MODEL_KEY"
 ASKED: dict[str, questions.Question] = {
     "topic": questions.choice(ask="About what?", options={"billing": "", "other": "", "outage": ""}),
     "urgent": questions.boolean(ask="Is it urgent?"),
@@ -84,28 +86,6 @@ FAMILIES = {
     "ollama_chat/llama3.1": Sent("/api/chat", "format.properties.q0.enum", logprobs=False, temperature=True),
     "cohere_chat/command-r-plus": Sent("/", TOOL, logprobs=False, temperature=True),
 }
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[model_server.Server]:
-    """One server for all tests of this file."""
-    with model_server.serving() as made:
-        yield made
-
-
-@pytest.fixture
-def server(shared: model_server.Server, monkeypatch: pytest.MonkeyPatch) -> model_server.Server:
-    """The server as a test finds it, and a key for it."""
-    monkeypatch.setenv(VARIABLE, "sk-provider-0123456789")
-    shared.forget()
-    return shared
-
-
-@pytest.fixture(autouse=True)
-async def _closed() -> Any:
-    """Leave no connection of litellm's behind the test's loop."""
-    yield
-    await client.close()
 
 
 def chat(server: model_server.Server, model: str, **settings: Any) -> Chat:

@@ -12,7 +12,6 @@ import resource
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +19,18 @@ import model_replies
 import model_server
 import pytest
 from model_replies import Reply
+from model_server import KEY, VARIABLE
 from polling import eventually
 
 from facetline.evaluators import validation
 from facetline.evaluators.chat.evaluator import Chat
 from facetline.evaluators.chat.settings import Settings
 from facetline.evaluators.contract import Evaluated
-from facetline.evaluators.litellm_adapter import client
 from facetline.evaluators.litellm_adapter.client import Connection
 from facetline.facets import errors, questions
 
-KEY = "sk-reply-0123456789"
-VARIABLE = "FACETLINE_TEST_MODEL_KEY"
+pytestmark = pytest.mark.usefixtures("model_clients_closed")
+
 ASKED: dict[str, questions.Question] = {
     "topic": questions.choice(ask="About what?", options={"billing": "", "other": "", "outage": ""}),
     "urgent": questions.boolean(ask="Is it urgent?"),
@@ -41,28 +40,6 @@ TEXT = json.dumps(GOOD)
 BODY = "The outage goes on. doc:tickets/t1#3"
 PATIENCE_S = 60.0
 ROOT = str(Path(__file__).resolve().parents[2])
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[model_server.Server]:
-    """One server for all tests of this file."""
-    with model_server.serving() as made:
-        yield made
-
-
-@pytest.fixture
-def server(shared: model_server.Server, monkeypatch: pytest.MonkeyPatch) -> model_server.Server:
-    """The server as a test finds it, and a key for it."""
-    monkeypatch.setenv(VARIABLE, KEY)
-    shared.forget()
-    return shared
-
-
-@pytest.fixture(autouse=True)
-async def _closed() -> Any:
-    """Leave no connection behind the test's loop."""
-    yield
-    await client.close()
 
 
 def chat(server: model_server.Server, model: str = "openai/my-deployment", **settings: Any) -> Chat:

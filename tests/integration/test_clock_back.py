@@ -3,8 +3,6 @@
 Method: the shift of the store's clock, by an hour each way, on both databases.
 """
 
-from collections.abc import AsyncIterator
-
 import pytest
 import stored
 
@@ -12,6 +10,8 @@ from facetline.storage import counters, evaluator_outages, publications, store_s
 from facetline.storage.db import engine
 from facetline.storage.jobs import jobs, model
 from facetline.storage.queue import queue
+
+pytestmark = pytest.mark.collections("notes", "mails")
 
 HOUR_MS = 3_600_000
 LEASE_MS = 60_000
@@ -24,14 +24,6 @@ def clock() -> stored.Clock:
     made = stored.Clock()
     made.shift_ms = HOUR_MS
     return made
-
-
-@pytest.fixture
-async def store(store_url: str, clock: stored.Clock) -> AsyncIterator[engine.Store]:
-    """An empty store with the collections notes and mails."""
-    async with stored.opened(store_url, clock) as opened:
-        await opened.write(stored.defined, "notes", "mails")
-        yield opened
 
 
 async def test_what_was_due_before_the_clock_went_back_is_due_now(store: engine.Store, clock: stored.Clock):

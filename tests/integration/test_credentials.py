@@ -1,22 +1,13 @@
 """Credentials in the store: only hashes, revoked at once, and a generation that says when to look again."""
 
 import re
-from collections.abc import AsyncIterator
 
 import pytest
 import sqlalchemy as sa
-import stored
 
 from facetline.facets import errors
 from facetline.storage import credentials, feed, generations
 from facetline.storage.db import engine, models
-
-
-@pytest.fixture
-async def store(store_url: str) -> AsyncIterator[engine.Store]:
-    """An empty store."""
-    async with stored.opened(store_url) as opened:
-        yield opened
 
 
 async def made(store: engine.Store, id_: str, token: str, scope: str | None = None) -> credentials.Credential:

@@ -1,11 +1,9 @@
 """Dead letters: bytes intact, paged by id, sent again and marked only as they were read."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import judged
 import pytest
-import stored
 
 from facetline.storage.db import engine
 from facetline.storage.log import apply, dead_letters
@@ -17,13 +15,6 @@ HARD = Raw(
     headers=(("ce_id", b"1"), ("", b""), ("dup", b"a"), ("dup", b"\x00\xfe"), ("n\ud800\0", b"x")),
     timestamp_ms=2**52,
 )
-
-
-@pytest.fixture
-async def store(store_url: str) -> AsyncIterator[engine.Store]:
-    """An empty store."""
-    async with stored.opened(store_url) as opened:
-        yield opened
 
 
 async def reject(store: engine.Store, *reasons: str) -> list[int]:

@@ -7,7 +7,6 @@ import asyncio
 import gzip
 import json
 import math
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +14,7 @@ import model_replies
 import model_server
 import pytest
 from model_replies import Reply
+from model_server import KEY, VARIABLE
 from polling import eventually
 
 from facetline.evaluators import validation
@@ -24,8 +24,8 @@ from facetline.evaluators.litellm_adapter import client
 from facetline.evaluators.litellm_adapter.client import Connection
 from facetline.facets import errors, questions
 
-KEY = "sk-decide-0123456789"
-VARIABLE = "FACETLINE_TEST_MODEL_KEY"
+pytestmark = pytest.mark.usefixtures("model_clients_closed")
+
 MODEL = {"systemone": "typesafe/jev-1.14.0", "openai": "openai/decide-1"}
 LEVELS = ("calm", "annoyed", "furious")
 ASKED: dict[str, questions.Question] = {
@@ -36,28 +36,6 @@ ASKED: dict[str, questions.Question] = {
 BODY = "The outage goes on. doc:tickets/t1#3"
 PATIENCE_S = 60.0
 """The first call loads litellm, on a machine that may be busy."""
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[model_server.Server]:
-    """One server for all tests of this file."""
-    with model_server.serving() as made:
-        yield made
-
-
-@pytest.fixture
-def server(shared: model_server.Server, monkeypatch: pytest.MonkeyPatch) -> model_server.Server:
-    """The server as a test finds it, and a key for it."""
-    monkeypatch.setenv(VARIABLE, KEY)
-    shared.forget()
-    return shared
-
-
-@pytest.fixture(autouse=True)
-async def _closed() -> Any:
-    """Leave no connection of litellm's behind the test's loop."""
-    yield
-    await client.close()
 
 
 def decisions(server: model_server.Server, form: str = "systemone", **more: Any) -> Decisions:

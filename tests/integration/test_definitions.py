@@ -1,10 +1,9 @@
 """Active definitions in the store: one generation after another, and no two collections that could own one uri."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 import pytest
-import stored
 
 from facetline.facets import errors
 from facetline.facets.definitions import Definition
@@ -17,13 +16,6 @@ QUESTIONS: dict[str, Question] = {
     "urgent": boolean(ask="Today?"),
     "severity": score(ask="How bad?", levels=["cosmetic", "annoying"]),
 }
-
-
-@pytest.fixture
-async def store(store_url: str) -> AsyncIterator[engine.Store]:
-    """An empty store."""
-    async with stored.opened(store_url) as opened:
-        yield opened
 
 
 def definition(name: str, *, pattern: str | None = None, **changed: object) -> Definition:

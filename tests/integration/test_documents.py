@@ -1,7 +1,5 @@
 """Documents read whole: what is there, what was deleted, what is settled, how many there are."""
 
-from collections.abc import AsyncIterator
-
 import applied
 import judged
 import pytest
@@ -11,16 +9,16 @@ from facetline.storage.db import engine
 from facetline.storage.log import documents, positions
 from facetline.storage.log.events import Event
 
+pytestmark = pytest.mark.collections("tickets")
+
 URI = applied.URI
 
 
 @pytest.fixture
-async def store(store_url: str) -> AsyncIterator[engine.Store]:
+async def store(store: engine.Store) -> engine.Store:
     """A store that has seen a partition and the collection `tickets`."""
-    async with stored.opened(store_url) as opened:
-        await opened.write(stored.defined, "tickets")
-        await opened.write(positions.first_seen, judged.TOPIC, 0, 0)
-        yield opened
+    await store.write(positions.first_seen, judged.TOPIC, 0, 0)
+    return store
 
 
 async def test_a_document_is_read_whole(store: engine.Store):

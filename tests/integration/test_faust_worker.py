@@ -7,8 +7,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiokafka
@@ -18,6 +16,7 @@ import kafka_worker
 import pytest
 import sqlalchemy as sa
 import stored
+from consuming import consuming
 from polling import eventually
 
 from facetline.facets import errors
@@ -44,27 +43,16 @@ async def settings(kafka_bootstrap: str, topic_prefix: str) -> KafkaSettings:
 
 
 @pytest.fixture
-async def store(sqlite_url: str) -> AsyncIterator[Store]:
+def store_url(sqlite_url: str) -> str:
+    """SQLite alone: nothing here depends on the database."""
+    return sqlite_url
+
+
+@pytest.fixture
+async def store(store: Store) -> Store:
     """A store with the collection `tickets`."""
-    async with stored.opened(sqlite_url) as opened:
-        await opened.write(kafka_topics.activate)
-        yield opened
-
-
-@asynccontextmanager
-async def consuming(settings: KafkaSettings, store: Store, **given: float) -> AsyncIterator[FaustWorker]:
-    """A worker in this process; it must end in order within its bound."""
-    topic = topics.topic_names(settings.topic_prefix).documents
-    log = log_reader.KafkaLog(settings, topic)
-    worker = FaustWorker(settings, topic, WriteWorker(store, log, topic), **given)
-    stop = asyncio.Event()
-    running = asyncio.create_task(worker.run(stop))
-    try:
-        yield worker
-    finally:
-        stop.set()
-        await asyncio.wait_for(running, consumer.STOP_LIMIT_S * 2)
-        await log.stop()
+    await store.write(kafka_topics.activate)
+    return store
 
 
 def writes(count: int, body: str = "body") -> list[codec.Message]:
@@ -88,7 +76,7 @@ async def test_records_are_applied_and_acknowledged(
     await kafka_topics.transaction(settings, [kafka_topics.write("tickets/no", "no")], commit=False)
     await kafka_topics.odd_header(settings)
     await kafka_topics.fill(settings, [*writes(20), codec.encode_delete("tickets/d7", source="test", event_id="x")])
-    async with consuming(settings, store, commit_interval_s=0.2) as worker:
+    async with consuming(settings, store, commit_interval_s=0.2) as (worker, _):
         await eventually(lambda: worker.partitions == {0, 1, 2}, deadline_s=30)
         await eventually(lambda: _total(store, 26), deadline_s=30)
         await eventually(lambda: _committed_total(settings, 24), deadline_s=30)
@@ -122,7 +110,7 @@ async def test_a_group_that_is_reset_to_the_start_changes_nothing(settings: Kafk
         await eventually(lambda: _total(store, 30), deadline_s=30)
         await eventually(lambda: _committed_total(settings, 30), deadline_s=30)
     other = settings.model_copy(update={"group_id": f"{settings.group_id}.again"})  # a group without offsets
-    async with consuming(other, store, commit_interval_s=0.2) as worker:
+    async with consuming(other, store, commit_interval_s=0.2) as (worker, _):
         await eventually(lambda: _committed_total(other, 30), deadline_s=30)
         again = worker._worker.stats
 
@@ -211,7 +199,7 @@ async def _all_at(store: Store, count: int, version: int) -> bool:
 async def test_a_topic_made_anew_while_consuming_goes_on(settings: KafkaSettings, store: Store):
     """Deleted and made again under a running worker: its records are applied, and Kafka delivers again afterwards."""
     await kafka_topics.fill(settings, writes(300, "old"))
-    async with consuming(settings, store, commit_interval_s=0.2, check_s=2.0) as worker:
+    async with consuming(settings, store, commit_interval_s=0.2, check_s=2.0) as (worker, _):
         await eventually(lambda: _total(store, 300), deadline_s=30)
         await eventually(lambda: _committed_total(settings, 300), deadline_s=30)
         await kafka_topics.make_anew(settings)
@@ -234,7 +222,7 @@ async def test_a_group_whose_offsets_lie_above_the_log_is_put_right(settings: Ka
     await member.commit(dict.fromkeys(places, 100_000))
     await member.stop()
     await kafka_topics.fill(settings, writes(30, "first"))
-    async with consuming(settings, store, commit_interval_s=0.2, check_s=1.0) as worker:
+    async with consuming(settings, store, commit_interval_s=0.2, check_s=1.0) as (worker, _):
         await eventually(lambda: _all_bodies(store, 30, "first"), deadline_s=60)
         await eventually(lambda: _is_delivered(settings, store, worker), deadline_s=60)
         await eventually(lambda: _committed_below(settings, 300), deadline_s=30)
@@ -271,7 +259,7 @@ async def test_a_broker_that_is_killed_and_comes_back_is_waited_for(
     settings = await kafka_topics.make(broker.bootstrap, topic_prefix, partitions=2)
     await kafka_topics.fill(settings, writes(10))
     await asyncio.to_thread(broker.stop)
-    async with consuming(settings, store, commit_interval_s=0.2) as worker:
+    async with consuming(settings, store, commit_interval_s=0.2) as (worker, _):
         await eventually(lambda: worker.waiting, deadline_s=20)
         await asyncio.to_thread(broker.start)
         await eventually(lambda: _total(store, 10), deadline_s=60)
@@ -325,7 +313,7 @@ async def _is_sent(producer: Producer, topic: str) -> bool:
 async def test_a_worker_without_a_broker_stops_when_told(topic_prefix: str, store: Store):
     """Waiting for a broker that is not there does not hold up the end of the process."""
     settings = KafkaSettings(bootstrap_servers="127.0.0.1:1", topic_prefix=topic_prefix, group_id=topic_prefix)
-    async with consuming(settings, store) as worker:
+    async with consuming(settings, store) as (worker, _):
         said = await eventually(lambda: worker.waiting, deadline_s=20)
         started = time.monotonic()
 
@@ -338,7 +326,7 @@ async def test_a_store_that_is_away_holds_records_back_and_loses_none(
     settings: KafkaSettings, store: Store, sqlite_url: str
 ):
     """The store locked by somebody: nothing is acknowledged, the membership stays; afterwards all is applied once."""
-    async with consuming(settings, store, commit_interval_s=0.2) as worker:
+    async with consuming(settings, store, commit_interval_s=0.2) as (worker, _):
         await eventually(lambda: worker.partitions == {0, 1, 2}, deadline_s=30)
         lock = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
         lock.execute("BEGIN IMMEDIATE")

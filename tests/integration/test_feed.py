@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator
 
 import pytest
 import sqlalchemy as sa
@@ -14,15 +13,9 @@ from facetline.storage import feed
 from facetline.storage.db import engine
 from facetline.storage.log import apply
 
+pytestmark = pytest.mark.collections("notes", "mails")
+
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
-
-@pytest.fixture
-async def store(store_url: str) -> AsyncIterator[engine.Store]:
-    """An empty store with the collections notes and mails."""
-    async with stored.opened(store_url) as opened:
-        await opened.write(stored.defined, "notes", "mails")
-        yield opened
 
 
 class Tail:

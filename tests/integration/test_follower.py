@@ -1,7 +1,7 @@
 """The follower: a search sees all that was committed before it, whatever happens between its own transactions."""
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -13,15 +13,9 @@ from facetline.storage import feed
 from facetline.storage.db import engine
 from facetline.streams.views.follower import Follower
 
+pytestmark = pytest.mark.collections("notes")
+
 ALL = Selection(collection="notes")
-
-
-@pytest.fixture
-async def store(store_url: str) -> AsyncIterator[engine.Store]:
-    """An empty store with the collection notes."""
-    async with stored.opened(store_url) as opened:
-        await opened.write(stored.defined, "notes")
-        yield opened
 
 
 class Interleaved:

@@ -1,7 +1,5 @@
 """Keys of job requests: one key, one job, for a day at least and as long as the job runs."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 import stored
 
@@ -10,22 +8,10 @@ from facetline.storage.db import engine
 from facetline.storage.jobs import jobs, request_keys
 from facetline.storage.jobs.model import JobRequest
 
+pytestmark = pytest.mark.collections("notes")
+
 FORCE = JobRequest("notes", mode="force")
 DAY_MS = 24 * 60 * 60 * 1000
-
-
-@pytest.fixture
-def clock() -> stored.Clock:
-    """What shifts the store's clock."""
-    return stored.Clock()
-
-
-@pytest.fixture
-async def store(store_url: str, clock: stored.Clock) -> AsyncIterator[engine.Store]:
-    """An empty store with the collection notes."""
-    async with stored.opened(store_url, clock) as opened:
-        await opened.write(stored.defined, "notes")
-        yield opened
 
 
 async def made(

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,22 +13,10 @@ from facetline.storage.db import engine
 from facetline.storage.jobs import jobs, model
 from facetline.storage.queue import due_documents, queue
 
+pytestmark = pytest.mark.collections("notes", "mails", "scoped")
+
 LEASE_MS = 60_000
 ME = "me"
-
-
-@pytest.fixture
-def clock() -> stored.Clock:
-    """The store's clock, to be shifted."""
-    return stored.Clock()
-
-
-@pytest.fixture
-async def store(store_url: str, clock: stored.Clock) -> AsyncIterator[engine.Store]:
-    """An empty store with the collections notes, mails and scoped."""
-    async with stored.opened(store_url, clock) as opened:
-        await opened.write(stored.defined, "notes", "mails", "scoped")
-        yield opened
 
 
 async def indexed(store: engine.Store, bodies: dict[str, str], said: str = "billing") -> None:

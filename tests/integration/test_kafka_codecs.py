@@ -5,22 +5,18 @@ more than any consumer should hold.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import kafka_topics
 import pytest
 import sqlalchemy as sa
-import stored
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.record import default_records
+from consuming import consuming
 from polling import eventually
 
 from facetline.storage.db.engine import Store
 from facetline.storage.log import dead_letters
-from facetline.streams.kafka import batch_payloads, consumer, log_reader, topics
-from facetline.streams.kafka.consumer import FaustWorker
-from facetline.streams.kafka.write_worker import WriteWorker
+from facetline.streams.kafka import batch_payloads, log_reader, topics
 from facetline.streams.replay import recorder as recording
 from facetline.streams.settings import KafkaSettings
 from facetline.streams.wire.undecodable import Undecodable
@@ -38,27 +34,16 @@ async def settings(kafka_bootstrap: str, topic_prefix: str) -> KafkaSettings:
 
 
 @pytest.fixture
-async def store(sqlite_url: str) -> AsyncIterator[Store]:
+def store_url(sqlite_url: str) -> str:
+    """SQLite alone: nothing here depends on the database."""
+    return sqlite_url
+
+
+@pytest.fixture
+async def store(store: Store) -> Store:
     """A store with the collection `tickets`."""
-    async with stored.opened(sqlite_url) as opened:
-        await opened.write(kafka_topics.activate)
-        yield opened
-
-
-@asynccontextmanager
-async def consuming(settings: KafkaSettings, store: Store) -> AsyncIterator[WriteWorker]:
-    """A worker in this process."""
-    topic = topics.topic_names(settings.topic_prefix).documents
-    log = log_reader.KafkaLog(settings, topic)
-    worker = WriteWorker(store, log, topic, partitions=1)
-    stop = asyncio.Event()
-    running = asyncio.create_task(FaustWorker(settings, topic, worker).run(stop))
-    try:
-        yield worker
-    finally:
-        stop.set()
-        await asyncio.wait_for(running, consumer.STOP_LIMIT_S * 2)
-        await log.stop()
+    await store.write(kafka_topics.activate)
+    return store
 
 
 async def send(settings: KafkaSettings, codec: str | None) -> None:
@@ -102,7 +87,7 @@ async def test_every_codec_is_read_by_every_consumer(settings: KafkaSettings, st
     for codec in CODECS:
         await send(settings, codec)
     expected = {f"tickets/{codec}-{number}" for codec in CODECS for number in range(3)}
-    async with consuming(settings, store) as worker:
+    async with consuming(settings, store, partitions=1) as (_, worker):
 
         async def applied() -> bool:
             return await uris(store) == expected
@@ -161,7 +146,7 @@ async def test_a_batch_that_unpacks_to_too_much_is_a_dead_letter(settings: Kafka
     await _bomb(settings, codec)
     await send(settings, None)
     expected = {f"tickets/{name}-{number}" for name in ("lz4", None) for number in range(3)}
-    async with consuming(settings, store):
+    async with consuming(settings, store, partitions=1):
 
         async def applied() -> bool:
             return await uris(store) == expected

@@ -5,25 +5,25 @@ ways by which litellm makes a client.
 """
 
 import gzip
-from collections.abc import Iterator
-from typing import Any
 
 import model_server
 import pytest
 from model_replies import Reply
+from model_server import VARIABLE
 from polling import eventually
 
 from facetline.evaluators.chat.evaluator import Chat
 from facetline.evaluators.chat.settings import Settings
 from facetline.evaluators.decisions.evaluator import Decisions
-from facetline.evaluators.litellm_adapter import client
 from facetline.evaluators.litellm_adapter.client import Connection
 from facetline.facets import errors, questions
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* using the `ReadOnly` qualifier:UserWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.* using the `ReadOnly` qualifier:UserWarning"),
+    pytest.mark.usefixtures("model_clients_closed"),
+]
 """pydantic says so of some types of litellm's, which are loaded for some providers only."""
 
-VARIABLE, KEY = "FACETLINE_TEST_MODEL_KEY", "sk-bounded-0123456789"
 ASKED: dict[str, questions.Question] = {
     "topic": questions.choice(ask="About what?", options={"billing": "", "other": "", "outage": ""}),
 }
@@ -59,28 +59,6 @@ TOO_MUCH = {
     "a claim": Reply(body=b" " * (BOUND + 1)),
     "unreadable": Reply(body=b"x", headers={"content-encoding": "br"}),
 }
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[model_server.Server]:
-    """One server for all tests of this file."""
-    with model_server.serving() as made:
-        yield made
-
-
-@pytest.fixture
-def server(shared: model_server.Server, monkeypatch: pytest.MonkeyPatch) -> model_server.Server:
-    """The server as a test finds it, and a key for it."""
-    monkeypatch.setenv(VARIABLE, KEY)
-    shared.forget()
-    return shared
-
-
-@pytest.fixture(autouse=True)
-async def _closed() -> Any:
-    """Leave no connection behind the test's loop."""
-    yield
-    await client.close()
 
 
 async def refused(evaluator: Chat | Decisions) -> errors.PipelineError:

@@ -21,6 +21,8 @@ from facetline.streams.serve import health
 from facetline.streams.views import consistency
 from facetline.streams.views.live_views import LiveViews
 
+pytestmark = pytest.mark.collections("notes", "mails")
+
 ALL = Selection(collection="notes")
 READER = Caller("reader", frozenset[Right]({"read"}))
 
@@ -81,14 +83,6 @@ async def until(views: LiveViews, condition: Callable[[], bool]) -> None:
         while not condition():
             await asyncio.sleep(0.01)
             await views.look()
-
-
-@pytest.fixture
-async def store(store_url: str) -> AsyncIterator[engine.Store]:
-    """An empty store with the collections notes and mails."""
-    async with stored.opened(store_url) as opened:
-        await opened.write(stored.defined, "notes", "mails")
-        yield opened
 
 
 async def found(views: LiveViews, selection: Selection = ALL) -> list[str]:

@@ -1,19 +1,7 @@
 """The memo: newest wins, oldest goes. Each once on SQLite and on PostgreSQL."""
 
-from collections.abc import AsyncIterator
-
-import pytest
-import stored
-
 from facetline.storage.db import engine
 from facetline.storage.queue import answer_cache
-
-
-@pytest.fixture
-async def store(store_url: str) -> AsyncIterator[engine.Store]:
-    """An empty store."""
-    async with stored.opened(store_url) as opened:
-        yield opened
 
 
 def entry(body_hash: str, asked_ms: int, facets: str = "{}", scope: str = "") -> answer_cache.Entry:

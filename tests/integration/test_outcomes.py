@@ -1,29 +1,14 @@
 """Outcomes: found by id and digest, told for 30 days, forgotten in bounded steps."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import judged
-import pytest
 import stored
 
 from facetline.storage.db import engine
 from facetline.storage.log import apply, outcomes
 
 DAY_MS = 24 * 60 * 60 * 1000
-
-
-@pytest.fixture
-def clock() -> stored.Clock:
-    """The store's clock, to be shifted."""
-    return stored.Clock()
-
-
-@pytest.fixture
-async def store(store_url: str, clock: stored.Clock) -> AsyncIterator[engine.Store]:
-    """An empty store with that clock."""
-    async with stored.opened(store_url, clock) as opened:
-        yield opened
 
 
 async def test_an_outcome_is_found_by_id_and_by_digest(store: engine.Store):

@@ -1,24 +1,14 @@
 """Positions of record: made once, never moved by asking twice, one incarnation for whoever finds a log made anew."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import applied
 import judged
-import pytest
-import stored
 
 from facetline.storage.db import engine
 from facetline.storage.log import apply, positions
 from facetline.storage.log.events import Batch
 from facetline.storage.log.positions import PositionState
-
-
-@pytest.fixture
-async def store(store_url: str) -> AsyncIterator[engine.Store]:
-    """An empty store."""
-    async with stored.opened(store_url) as opened:
-        yield opened
 
 
 async def test_a_partition_begins_where_its_log_does(store: engine.Store):

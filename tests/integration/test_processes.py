@@ -5,7 +5,6 @@ Method: rows as processes write them and a shift of the store's clock; the side 
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
 
 import chains
 import pytest
@@ -20,21 +19,9 @@ from facetline.storage.queue import queue
 from facetline.streams.background import classifying
 from facetline.streams.monitor import answering
 
+pytestmark = pytest.mark.collections("notes", "mails", "tickets")
+
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture
-def clock() -> stored.Clock:
-    """What is added to the store's clock."""
-    return stored.Clock()
-
-
-@pytest.fixture
-async def store(store_url: str, clock: stored.Clock) -> AsyncIterator[engine.Store]:
-    """A store with three collections."""
-    async with stored.opened(store_url, clock) as opened:
-        await opened.write(stored.defined, "notes", "mails", "tickets")
-        yield opened
 
 
 async def living(store: engine.Store) -> list[str]:

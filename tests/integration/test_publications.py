@@ -1,9 +1,7 @@
 """Publishing: one sender at a time, a position that only grows. Each once on SQLite and on PostgreSQL."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
-import pytest
 import stored
 
 from facetline.storage import publications
@@ -11,19 +9,6 @@ from facetline.storage.db import engine
 
 TOPIC = "facets"
 LEASE_MS = 10_000
-
-
-@pytest.fixture
-def clock() -> stored.Clock:
-    """The store's clock, to be shifted."""
-    return stored.Clock()
-
-
-@pytest.fixture
-async def store(store_url: str, clock: stored.Clock) -> AsyncIterator[engine.Store]:
-    """An empty store."""
-    async with stored.opened(store_url, clock) as opened:
-        yield opened
 
 
 async def test_one_sender_of_many(store: engine.Store):

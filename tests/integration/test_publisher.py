@@ -34,11 +34,10 @@ async def settings(kafka_bootstrap: str, topic_prefix: str) -> KafkaSettings:
 
 
 @pytest.fixture
-async def store(store_url: str) -> AsyncIterator[Store]:
+async def store(store: Store) -> Store:
     """A store with the collection `tickets`."""
-    async with stored.opened(store_url) as opened:
-        await opened.write(kafka_topics.activate)
-        yield opened
+    await store.write(kafka_topics.activate)
+    return store
 
 
 @asynccontextmanager

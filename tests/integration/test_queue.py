@@ -1,6 +1,5 @@
 """Claiming: who gets which document, in what order, and what is never claimed. On SQLite and on PostgreSQL."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import judged
@@ -11,21 +10,9 @@ from facetline.storage.db import engine
 from facetline.storage.log import apply
 from facetline.storage.queue import due_documents, queue
 
+pytestmark = pytest.mark.collections("notes", "mails", "scoped")
+
 LEASE_MS = 60_000
-
-
-@pytest.fixture
-def clock() -> stored.Clock:
-    """The store's clock, to be shifted."""
-    return stored.Clock()
-
-
-@pytest.fixture
-async def store(store_url: str, clock: stored.Clock) -> AsyncIterator[engine.Store]:
-    """An empty store with the collections notes, mails and scoped."""
-    async with stored.opened(store_url, clock) as opened:
-        await opened.write(stored.defined, "notes", "mails", "scoped")
-        yield opened
 
 
 def to_reindex_lane(tx: engine.Tx, *uris: str) -> None:

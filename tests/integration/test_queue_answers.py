@@ -1,7 +1,7 @@
 """What comes of a claim: stored if it is still about the document, else discarded. On SQLite and on PostgreSQL."""
 
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,21 +11,9 @@ from facetline.storage import counters
 from facetline.storage.db import engine, json_rows
 from facetline.storage.queue import queue
 
+pytestmark = pytest.mark.collections("notes")
+
 LEASE_MS = 60_000
-
-
-@pytest.fixture
-def clock() -> stored.Clock:
-    """The store's clock, to be shifted."""
-    return stored.Clock()
-
-
-@pytest.fixture
-async def store(store_url: str, clock: stored.Clock) -> AsyncIterator[engine.Store]:
-    """An empty store with the collection notes."""
-    async with stored.opened(store_url, clock) as opened:
-        await opened.write(stored.defined, "notes")
-        yield opened
 
 
 async def claim_of(store: engine.Store, uri: str = "notes/a", body: str = "text", **options: Any) -> queue.Claim:

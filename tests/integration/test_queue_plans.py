@@ -4,7 +4,6 @@ SQLite plans without statistics, so its plans over a small store are those over 
 there; it is measured, not tested.
 """
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -16,17 +15,17 @@ from facetline.storage.db import engine
 from facetline.storage.jobs import jobs, model
 from facetline.storage.queue import answer_cache, queue
 
+pytestmark = pytest.mark.collections("notes", "mails")
+
 LARGE = ("documents", "bodies", "memo", "job_items")
 # What may be read from end to end: indexes that hold little, or of which a limit or the question itself needs all.
 WHOLE = ("documents_unnumbered", "documents_leased", "documents_due", "documents_turns", "memo_created")
 
 
 @pytest.fixture
-async def store(sqlite_url: str) -> AsyncIterator[engine.Store]:
-    """A store with two collections."""
-    async with stored.opened(sqlite_url) as opened:
-        await opened.write(stored.defined, "notes", "mails")
-        yield opened
+def store_url(sqlite_url: str) -> str:
+    """SQLite alone: nothing here depends on the database."""
+    return sqlite_url
 
 
 async def work(store: engine.Store) -> None:

@@ -1,6 +1,6 @@
 """Sending dead letters again: each is told what became of it, and none keeps the others from being sent."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,8 @@ from facetline.storage.log import apply, events
 from facetline.streams.replay import redrive
 from facetline.streams.wire import codec as wire
 from facetline.streams.wire.outgoing import Sent
+
+pytestmark = pytest.mark.collections("notes")
 
 
 @dataclass
@@ -35,14 +37,6 @@ class Sender:
         if any(each.message.key == self.unsendable for each in sent):
             raise InvalidEvent(EventReason.TOO_LARGE, "too large")
         self.sent += [each.message.key for each in sent]
-
-
-@pytest.fixture
-async def store(store_url: str) -> AsyncIterator[engine.Store]:
-    """An empty store with the collection notes."""
-    async with stored.opened(store_url) as opened:
-        await opened.write(stored.defined, "notes")
-        yield opened
 
 
 async def test_letter_that_cannot_be_sent_holds_no_other_up(store: engine.Store):

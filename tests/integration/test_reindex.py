@@ -8,7 +8,6 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,23 +25,11 @@ from facetline.storage.jobs import jobs, model
 from facetline.streams import failpoints
 from facetline.streams.reindex.runner import LEASE_S, UNANSWERED_PER_SLOT
 
+pytestmark = pytest.mark.collections("tickets")
+
 CHILD = Path(chains.__file__).with_name("chain_child.py")
 LEASES_MS = int((LEASE_S + QUICK.call_s + QUICK.lease_margin_s) * 1000)
 """Longer than any lease of a process that was killed."""
-
-
-@pytest.fixture
-def clock() -> stored.Clock:
-    """What is added to the store's clock."""
-    return stored.Clock()
-
-
-@pytest.fixture
-async def store(store_url: str, clock: stored.Clock) -> AsyncIterator[engine.Store]:
-    """An open store with the collection `tickets`."""
-    async with stored.opened(store_url, clock) as opened:
-        await opened.write(stored.defined, "tickets")
-        yield opened
 
 
 async def indexed(store: engine.Store, count: int) -> None:

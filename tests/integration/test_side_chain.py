@@ -6,7 +6,7 @@ Each test runs on SQLite and on PostgreSQL. The evaluator is a fake that does wh
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,19 +24,7 @@ from facetline.facets.questions import Question
 from facetline.storage import counters
 from facetline.storage.db import engine
 
-
-@pytest.fixture
-def clock() -> stored.Clock:
-    """What is added to the store's clock."""
-    return stored.Clock()
-
-
-@pytest.fixture
-async def store(store_url: str, clock: stored.Clock) -> AsyncIterator[engine.Store]:
-    """An open store with the collection `tickets`."""
-    async with stored.opened(store_url, clock) as opened:
-        await opened.write(stored.defined, "tickets")
-        yield opened
+pytestmark = pytest.mark.collections("tickets")
 
 
 async def write(store: engine.Store, **bodies: str) -> dict[str, int]:

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import chains
@@ -21,23 +21,17 @@ from facetline.storage.db import engine
 from facetline.streams import failpoints
 from facetline.streams.classify.side_chain import SideChain
 
+pytestmark = pytest.mark.collections("tickets")
+
 LEASE_MS = int((QUICK.call_s + QUICK.lease_margin_s) * 1000)
 CHILD = Path(chains.__file__).with_name("chain_child.py")
 
 
 @pytest.fixture
-def clock() -> stored.Clock:
-    """What is added to the store's clock."""
-    return stored.Clock()
-
-
-@pytest.fixture
-async def store(store_url: str, clock: stored.Clock) -> AsyncIterator[engine.Store]:
+async def store(store: engine.Store) -> engine.Store:
     """An open store with the collection `tickets` and the pending document `tickets/t1`."""
-    async with stored.opened(store_url, clock) as opened:
-        await opened.write(stored.defined, "tickets")
-        await opened.write(stored.write, {"tickets/t1": "words"})
-        yield opened
+    await store.write(stored.write, {"tickets/t1": "words"})
+    return store
 
 
 async def called(evaluator: FakeEvaluator, count: int = 1) -> None:

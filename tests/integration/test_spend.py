@@ -1,7 +1,6 @@
 """The ledger and the spend limit: charged once whatever is told again, by the store's day. On both databases."""
 
 import threading
-from collections.abc import AsyncIterator
 
 import pytest
 import stored
@@ -10,19 +9,7 @@ from facetline.storage import counters, evaluator_outages, usage_ledger
 from facetline.storage.db import engine
 from facetline.storage.queue import answer_cache, daily_budget, queue
 
-
-@pytest.fixture
-def clock() -> stored.Clock:
-    """The store's clock, to be shifted."""
-    return stored.Clock()
-
-
-@pytest.fixture
-async def store(store_url: str, clock: stored.Clock) -> AsyncIterator[engine.Store]:
-    """An empty store with the collection notes."""
-    async with stored.opened(store_url, clock) as opened:
-        await opened.write(stored.defined, "notes")
-        yield opened
+pytestmark = pytest.mark.collections("notes")
 
 
 def charge_of(number: int, cost_usd: float | None = 0.5, **fields: str) -> usage_ledger.UsageEntry:

@@ -5,7 +5,6 @@ On SQLite and on PostgreSQL, with a fake evaluator whose answers cost a quarter 
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -35,23 +34,17 @@ from facetline.streams.background import classifying
 from facetline.streams.classify import availability
 from facetline.streams.classify.call import CallLimits
 
+pytestmark = pytest.mark.collections("tickets")
+
 PRICE_USD = 0.25
 ASKED = Evaluated({"topic": ChoiceAnswer(choice="nobody offered this")}, "fake-2", "test", {"input_tokens": 7}, 0.5)
 
 
 @pytest.fixture
-def clock() -> stored.Clock:
-    """What is added to the store's clock."""
-    return stored.Clock()
-
-
-@pytest.fixture
-async def store(store_url: str, clock: stored.Clock) -> AsyncIterator[engine.Store]:
+async def store(store: engine.Store, clock: stored.Clock) -> engine.Store:
     """An open store with the collection `tickets`, in the first hours of a day, so that no test meets midnight."""
-    async with stored.opened(store_url, clock) as opened:
-        await opened.write(stored.defined, "tickets")
-        clock.shift_ms = await to_midnight_ms(opened) + 1
-        yield opened
+    clock.shift_ms = await to_midnight_ms(store) + 1
+    return store
 
 
 async def to_midnight_ms(store: engine.Store) -> int:

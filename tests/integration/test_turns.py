@@ -1,6 +1,6 @@
 """Claims take turns: a document that is alone in its scope or collection does not wait for everybody else's."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 import sqlalchemy as sa
@@ -9,15 +9,9 @@ import stored
 from facetline.storage.db import engine
 from facetline.storage.queue import queue
 
+pytestmark = pytest.mark.collections("notes", "mails", "scoped")
+
 MANY = 300
-
-
-@pytest.fixture
-async def store(store_url: str) -> AsyncIterator[engine.Store]:
-    """An empty store with the collections notes, mails and scoped."""
-    async with stored.opened(store_url) as opened:
-        await opened.write(stored.defined, "notes", "mails", "scoped")
-        yield opened
 
 
 async def claimed(store: engine.Store, rounds: int, slots: int = 1) -> list[Sequence[queue.Claim]]:

@@ -28,13 +28,13 @@ from facetline.streams.monitor.observer import Observer
 from facetline.streams.monitor.worker_state import Members
 from facetline.streams.settings import Settings, load_settings
 
+pytestmark = pytest.mark.collections("tickets")
+
 
 @pytest.fixture
-async def store(sqlite_url: str) -> AsyncIterator[engine.Store]:
-    """A store in which `tickets` is active."""
-    async with stored.opened(sqlite_url) as opened:
-        await opened.write(stored.defined, "tickets")
-        yield opened
+def store_url(sqlite_url: str) -> str:
+    """SQLite alone: nothing here depends on the database."""
+    return sqlite_url
 
 
 def settings(tmp_path: Path, **given: Any) -> Settings:

@@ -1,6 +1,5 @@
 """Applying batches of events to a real store: cleared first, once each, and no batch held up by one bad event."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import applied
@@ -14,17 +13,17 @@ from facetline.storage.jobs import items, jobs, model
 from facetline.storage.log import apply, documents, outcomes, positions
 from facetline.storage.log.events import Applied, Batch
 
+pytestmark = pytest.mark.collections("tickets")
+
 URI = applied.URI
 
 
 @pytest.fixture
-async def store(store_url: str) -> AsyncIterator[engine.Store]:
+async def store(store: engine.Store) -> engine.Store:
     """A store that has seen two partitions and the collection `tickets`."""
-    async with stored.opened(store_url) as opened:
-        await opened.write(stored.defined, "tickets")
-        for partition in (0, 1):
-            await opened.write(positions.first_seen, judged.TOPIC, partition, 0)
-        yield opened
+    for partition in (0, 1):
+        await store.write(positions.first_seen, judged.TOPIC, partition, 0)
+    return store
 
 
 async def test_a_body_write_clears_what_was_answered_about_the_old_body(store: engine.Store):

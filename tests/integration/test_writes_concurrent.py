@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -41,12 +41,11 @@ asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
 
 
 @pytest.fixture
-async def store(store_url: str) -> AsyncIterator[engine.Store]:
+async def store(store: engine.Store) -> engine.Store:
     """A store that has seen two partitions."""
-    async with stored.opened(store_url) as opened:
-        for partition in (0, 1):
-            await opened.write(positions.first_seen, judged.TOPIC, partition, 0)
-        yield opened
+    for partition in (0, 1):
+        await store.write(positions.first_seen, judged.TOPIC, partition, 0)
+    return store
 
 
 def appender(url: str, name: str) -> "subprocess.Popen[bytes]":

@@ -1,6 +1,5 @@
 """Imported answers in a real store: kept as they came, found as outdated, asked anew by nothing but a reindex."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -16,18 +15,18 @@ from facetline.storage.jobs import jobs, model
 from facetline.storage.log import positions
 from facetline.storage.log.events import IMPORTED_FINGERPRINT, Answered, Event
 
+pytestmark = pytest.mark.collections("tickets")
+
 URI = applied.URI
 BILLING = {"topic": {"type": "choice", "choice": "billing", "confidence": 0.5}}
 SAID = {"evaluator": "old", "kind": "imported", "model": "svm", "confidence_source": "votes"}
 
 
 @pytest.fixture
-async def store(store_url: str) -> AsyncIterator[engine.Store]:
+async def store(store: engine.Store) -> engine.Store:
     """A store that has seen the collection `tickets` and its topic."""
-    async with stored.opened(store_url) as opened:
-        await opened.write(stored.defined, "tickets")
-        await opened.write(positions.first_seen, judged.TOPIC, 0, 0)
-        yield opened
+    await store.write(positions.first_seen, judged.TOPIC, 0, 0)
+    return store
 
 
 def import_(uri: str = URI, body: str = "body", *, offset: int = 0, at_ms: int | None = None, **facets: Any) -> Event:

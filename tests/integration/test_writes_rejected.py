@@ -1,6 +1,5 @@
 """Rejected events: kept with their bytes, told to their writers, and never in the way of others."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import applied
@@ -13,17 +12,17 @@ from facetline.storage.db import engine
 from facetline.storage.log import outcomes, positions
 from facetline.storage.log.events import Event, Position
 
+pytestmark = pytest.mark.collections("tickets")
+
 URI = applied.URI
 
 
 @pytest.fixture
-async def store(store_url: str) -> AsyncIterator[engine.Store]:
+async def store(store: engine.Store) -> engine.Store:
     """A store that has seen two partitions and the collection `tickets`."""
-    async with stored.opened(store_url) as opened:
-        await opened.write(stored.defined, "tickets")
-        for partition in (0, 1):
-            await opened.write(positions.first_seen, judged.TOPIC, partition, 0)
-        yield opened
+    for partition in (0, 1):
+        await store.write(positions.first_seen, judged.TOPIC, partition, 0)
+    return store
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ from aiohttp import web
 from model_replies import GOOD, Reply
 
 MARKER = re.compile(r"doc:([^\s\"#\\]+)#([\w-]+)")
+VARIABLE, KEY = "FACETLINE_TEST_MODEL_KEY", "sk-loopback-0123456789"
+"""The key that evaluators in front of it send, and the variable that names it."""
 START_S = 10.0
 KEEP_ALIVE_S = 75.0
 BODY_BYTES_MAX = 16 * 1024 * 1024
