@@ -1,9 +1,10 @@
-"""The two runtimes with a worker at work, for all tests of a file."""
+"""The two runtimes with a worker at work, for all tests of a file; a process for commands, for all files."""
 
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import runtimes
+import served
 
 
 @pytest.fixture(scope="module", params=runtimes.RUNTIMES)
@@ -27,4 +28,11 @@ def working(site: runtimes.Site) -> Iterator[runtimes.Site]:
 async def case(working: runtimes.Site) -> AsyncIterator[runtimes.Case]:
     """An open pipeline and a scope of the test's own."""
     async with runtimes.case(working, classify=not working.is_kafka) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[served.Server]:
+    """The process that runs the commands of most tests: they share its imports."""
+    with served.serving() as made:
         yield made

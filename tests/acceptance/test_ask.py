@@ -1,12 +1,11 @@
 """Searching by a sentence: one call, told before it is made, and only when it is asked for."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from commands import Place
 from folder_evaluator import Script
-from served import ServedPlace, Server, serving
+from served import ServedPlace, Server
 
 from facetline.facets import errors
 from facetline.streams.local import open_local
@@ -26,13 +25,6 @@ collections = [define_collection(name="tickets", pattern="tickets/*", evaluator=
 """
 """The evaluator takes the option that is a word of the text, else the last one: in a sentence, that it says nothing."""
 BODIES = {"t1": "billing open", "t2": "billing closed", "t3": "outage open"}
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """The process that runs this file's commands."""
-    with serving() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

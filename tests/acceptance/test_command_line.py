@@ -10,17 +10,18 @@ import commands
 import documented
 import pytest
 from commands import Place
+from served import ServedPlace, Server
 
 FACETLINE = [sys.executable, "-c", "from facetline.streams.cli.main import main; main()"]
 RUN_S = 60
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path, server: Server) -> Place:
     """A folder with the documentation's project; t1 has a recorded answer, other bodies have none."""
     documented.files(tmp_path)
     documented.project(tmp_path)
-    return Place(tmp_path)
+    return ServedPlace(tmp_path, server)
 
 
 def on_terminal(words: list[str], folder: Path, **settings: str) -> bytes:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from commands import Place, finish
 from runtimes import Site, made
-from served import ServedPlace, Server, serving
+from served import ServedPlace, Server
 
 CONFIG = """
 [evaluators.fixed]
@@ -48,13 +48,6 @@ def _answers() -> Iterator[str]:
             "severity": {"type": "score", "score": severity},
         }
         yield json.dumps({"body": body, "answers": answers}) + "\n"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """The process that runs most of this file's commands."""
-    with serving() as made:
-        yield made
 
 
 @pytest.fixture

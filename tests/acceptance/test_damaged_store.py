@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from commands import Ended, Place
+from served import ServedPlace, Server
 from serving import serve_process
 
 COMMANDS = (
@@ -25,18 +26,18 @@ PAGE = 4_096
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory: pytest.TempPathFactory, server: Server) -> Path:
     """A project with answered documents, to be copied and damaged."""
-    place = Place(tmp_path_factory.mktemp("made"))
+    place = ServedPlace(tmp_path_factory.mktemp("made"), server)
     assert place.run("init", "--samples").code == 0
     assert place.run("import", "samples.ndjson", "--collection", "tickets").code == 0
     return place.folder
 
 
 @pytest.fixture
-def place(made: Path, tmp_path: Path) -> Place:
+def place(made: Path, tmp_path: Path, server: Server) -> Place:
     """A copy of it."""
-    return Place(Path(shutil.copytree(made, tmp_path / "project")))
+    return ServedPlace(Path(shutil.copytree(made, tmp_path / "project")), server)
 
 
 def database(place: Place) -> Path:

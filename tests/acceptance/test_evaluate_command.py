@@ -5,7 +5,6 @@ Method: recorded answers and the embedded model for what is shown, an evaluator 
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from commands import Place, interrupt
 from folder_evaluator import Script
 from polling import eventually
-from served import ServedPlace, Server, serving
+from served import ServedPlace, Server
 
 from facetline.evaluators.quality import temperatures
 
@@ -50,13 +49,6 @@ evaluator = FolderEvaluator(Path(__file__).parent / "script")
 topic = choice(ask="About?", options={"billing": "Money", "other": "Else"})
 collections = [define_collection(name="tickets", pattern="tickets/*", evaluator=evaluator, questions={"topic": topic})]
 """
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """The process that runs this file's commands."""
-    with serving() as made:
-        yield made
 
 
 @pytest.fixture

@@ -1,12 +1,11 @@
 """Files as people have them, through `import` and `evaluate`: what is written, what is refused; nothing leaks."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from commands import Place
-from served import ServedPlace, Server, serving
+from served import ServedPlace, Server
 
 CONFIG = """
 [evaluators.fixed]
@@ -28,13 +27,6 @@ JIRA = (
     'PAY-1,Charged twice,"My card was charged.",2,billing,vip,"03/May/24;ana;check",\n'
 )
 KEYED = ("--collection", "tickets", "--key-column", "id", "--wait", "applied", "--json")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """The process that runs this file's commands."""
-    with serving() as made:
-        yield made
 
 
 @pytest.fixture

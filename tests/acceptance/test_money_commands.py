@@ -4,19 +4,11 @@ One place with a Python evaluator, whose key is refused while a file is there. L
 """
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from runtimes import Site
-from served import ServedPlace, Server, serving
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """The process that runs this file's commands."""
-    with serving() as made:
-        yield made
+from served import ServedPlace, Server
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +11,9 @@ import documented
 import pytest
 from commands import Place, finish
 from polling import eventually
-from served import ServedPlace, Server, serving
+from served import ServedPlace, Server
 
 KAFKA = {"FACETLINE_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1"}
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """The process that runs this file's commands."""
-    with serving() as made:
-        yield made
 
 
 @pytest.fixture

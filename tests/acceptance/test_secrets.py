@@ -4,11 +4,10 @@ Method: settings of the shapes that people use, each with a canary in it; comman
 """
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from served import ServedPlace, Server, serving
+from served import ServedPlace, Server
 
 CANARY = "c4n4ry-Pw_9x"
 PROJECT = """
@@ -49,13 +48,6 @@ SHAPES = [
     {KAFKA: f'{{"sasl_plain_password": "{CANARY}"'},
     {"FACETLINE_KAFKA__SASL_PASSWORD": CANARY, "FACETLINE_KAFKA__SSL_KEY_PASSWORD": CANARY},
 ]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """The process that runs this file's commands."""
-    with serving() as made:
-        yield made
 
 
 @pytest.fixture

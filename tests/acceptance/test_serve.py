@@ -18,7 +18,7 @@ import pytest
 from commands import Ended, Place
 from polling import eventually
 from runtimes import Site
-from served import ServedPlace, Server, serving
+from served import ServedPlace, Server
 from serving import ServeProcess, serve_process
 
 from facetline.streams import local_server
@@ -76,13 +76,6 @@ COMMANDS: tuple[tuple[tuple[str, ...], int], ...] = (
     # Last: whoever classifies next answers it, and that is not the same command with a server as without.
     (("write", "tickets/w4", "--body", "Thanks", "--wait", "applied", "--id", "e1", "--json"), 0),
 )
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """The process that runs this file's commands."""
-    with serving() as made:
-        yield made
 
 
 def prepare(folder: Path) -> None:

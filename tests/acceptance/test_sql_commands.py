@@ -15,15 +15,16 @@ import httpx
 import pytest
 from commands import Place, finish
 from polling import eventually
+from served import ServedPlace, Server
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+def place(tmp_path_factory: pytest.TempPathFactory, server: Server) -> Place:
     """The project of docs/reference.md with eight tickets, answered."""
     folder = tmp_path_factory.mktemp("place")
     documented.project(folder)
     documented.files(folder)
-    made = Place(folder)
+    made = ServedPlace(folder, server)
     assert made.run("import", "tickets.ndjson", "--collection", "tickets").code == 0
     return made
 
@@ -102,11 +103,11 @@ def test_what_is_wrong_ends_with_2_and_a_sentence(place: Place, words: list[str]
     assert said in ended.err
 
 
-def test_sql_neither_activates_nor_writes(tmp_path: Path):
+def test_sql_neither_activates_nor_writes(tmp_path: Path, server: Server):
     """Without data there is nothing to ask, and the command makes none."""
     documented.project(tmp_path)
 
-    ended = Place(tmp_path).run("sql", "SELECT 1")
+    ended = ServedPlace(tmp_path, server).run("sql", "SELECT 1")
 
     assert ended.code == 1
     assert "no data" in ended.err
