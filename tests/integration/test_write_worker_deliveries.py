@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import kafka_topics
+import made_stores
 import stored
 from aiokafka.partitioner import DefaultPartitioner
 from hypothesis import HealthCheck, given, settings, strategies
@@ -114,10 +115,10 @@ async def _run(case: Case, url: str) -> tuple[list[tuple[int, str | None]], dict
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(cases())
-def test_the_store_ends_as_the_log_says(case: Case):
+def test_the_store_ends_as_the_log_says(sqlite_template: Path, case: Case):
     """Every record counts once and in order, and the position stands at the log's end."""
     with tempfile.TemporaryDirectory() as folder:
-        found, ends = asyncio.run(_run(case, f"sqlite:///{Path(folder) / 'store.db'}"))
+        found, ends = asyncio.run(_run(case, made_stores.sqlite_copy(sqlite_template, Path(folder) / "store.db")))
 
     written = [[offset for offset, uri in enumerate(log) if uri is not None] for log in case.logs]
     assert found == [(len(offsets), str(offsets[-1]) if offsets else None) for offsets in written]
