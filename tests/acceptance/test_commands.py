@@ -234,7 +234,6 @@ USAGE = [
     (("import", "nowhere.csv", "--collection", "tickets", "--key-row"), "nowhere.csv"),
     (("import", "rows.csv", "--collection", "tickets"), "--key-column"),
     (("import", "rows.csv", "--collection", "tickets", "--key-row", "--body-column", "txt"), "did you mean 'text'"),
-    (("import", "rows.csv", "--collection", "tickets", "--key-row", "--body-column", "text"), "--ignore-columns"),
     (("import", "-", "--collection", "ticket"), "did you mean 'tickets'"),
     (("import", "nothing.ndjson", "--collection", "tickets", "--scope", "ann"), "leave --scope out"),
     (("reindex", "ticket"), "did you mean 'tickets'"),
