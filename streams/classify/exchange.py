@@ -8,13 +8,15 @@ their uris, and mixing kinds would break that order.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Literal
 
 from facetline.facets.documents import Evaluation
 from facetline.facets.errors import Spent
 from facetline.storage import usage_ledger
 from facetline.storage.db import engine
 from facetline.storage.queue import claiming, daily_budget, queue
-from facetline.streams.classify import outage_reports, usage
+from facetline.streams.classify import outage_reports
+from facetline.streams.classify import usage as usage_
 from facetline.streams.classify.call import Answer, Call, Cancelled, Failure, NotStarted
 from facetline.streams.classify.evaluator_lane import EvaluatorLane, Retry, Settlement
 
@@ -23,7 +25,7 @@ from facetline.streams.classify.evaluator_lane import EvaluatorLane, Retry, Sett
 class CallResult:
     """The result of a claim that is over for this process.
 
-    `number` counts the endings of this process; `spent` is what the call used up, None where there was none.
+    `number` counts the results of this process; `spent` is what the call used up, None where there was none.
     """
 
     lane: EvaluatorLane
@@ -34,17 +36,17 @@ class CallResult:
     spent: Spent | None = None
 
     @property
-    def charge(self) -> usage_ledger.UsageEntry | None:
+    def usage(self) -> usage_ledger.UsageEntry | None:
         """The entry for the usage ledger, None when nothing was used up."""
         if self.spent is None:
             return None
         assigned = self.call.assignment
-        return usage.charge_of(self.number, assigned.definition, assigned.evaluator, self.spent)
+        return usage_.entry_of(self.number, assigned.definition, assigned.evaluator, self.spent)
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Claims wanted for one evaluator; see `queue.claim`, and `budgets.allowance` where it has a spend limit."""
+    """Claims wanted for one evaluator; see `queue.claim`, and `daily_budget.allowance` where it has a spend limit."""
 
     evaluator: str
     fingerprints: Mapping[str, str]
@@ -64,11 +66,14 @@ class Exchanged:
 
     answers: queue.Settled
     claims: tuple[queue.ClaimResult, ...]
-    allowances: tuple[daily_budget.Allowance | None, ...]
+    allowances: "Allowances"
     now_ms: int
 
 
 NOTHING = queue.Settled((), ())
+ResultKind = Literal["answer", "fail", "retry", "release"]
+"""The keys of the usage ledger: results of one kind are stored in the order of their numbers."""
+Allowances = tuple[daily_budget.Allowance | None, ...]
 
 
 def exchange(
@@ -76,25 +81,36 @@ def exchange(
     owner: str,
     answers: Sequence[CallResult],
     asks: Sequence[Ask],
-    bill: usage_ledger.UsageBatch = usage_ledger.NOTHING,
-    given: tuple[outage_reports.OutageReport, ...] = (),
+    used: usage_ledger.UsageBatch = usage_ledger.NOTHING,
+    reports: tuple[outage_reports.OutageReport, ...] = (),
 ) -> Exchanged:
-    """Store answers, claim, and charge the calls last: their rows are other processes' as well, and locked shortly.
+    """Store answers, claim, and charge the calls, in one transaction and in this order.
 
-    Claims wait for no lock, so holding those of the answers blocks no process.
+    Claims wait for no lock, so holding those of the answers blocks no process. The ledger comes last: its rows are
+    shared with other processes, and locked for a moment only.
     """
-    answered = [_answered(each.call, each.settlement) for each in answers if isinstance(each.settlement, Answer)]
-    settled = queue.answer(tx, answered) if answered else NOTHING
-    allowances = tuple(_allowance(tx, ask) for ask in asks)
-    claims = tuple(_claim(tx, owner, ask, left) for ask, left in zip(asks, allowances, strict=True))
-    outage_reports.write(tx, given)
-    usage_ledger.charge(tx, bill)
+    settled = store_answers(tx, answers)
+    claims, allowances = claim(tx, owner, asks)
+    outage_reports.write(tx, reports)
+    usage_ledger.charge(tx, used)
     return Exchanged(settled, claims, allowances, tx.now_ms)
 
 
-def bill_of(owner: str, kind: str, endings: Sequence[CallResult]) -> usage_ledger.UsageBatch:
-    """Return the bill that goes with telling the store these endings, in the order of their numbers."""
-    found = [charge for each in endings if (charge := each.charge) is not None]
+def store_answers(tx: engine.Tx, results: Sequence[CallResult]) -> queue.Settled:
+    """Store the answers among these results that are still current; return which were, and which were discarded."""
+    answered = [_answered(each.call, each.settlement) for each in results if isinstance(each.settlement, Answer)]
+    return queue.answer(tx, answered) if answered else NOTHING
+
+
+def claim(tx: engine.Tx, owner: str, asks: Sequence[Ask]) -> tuple[tuple[queue.ClaimResult, ...], Allowances]:
+    """Claim what is asked for, within what each evaluator may spend; both results are in the order of `asks`."""
+    allowances = tuple(_allowance(tx, ask) for ask in asks)
+    return tuple(_claim(tx, owner, ask, left) for ask, left in zip(asks, allowances, strict=True)), allowances
+
+
+def usage_of(owner: str, kind: ResultKind, results: Sequence[CallResult]) -> usage_ledger.UsageBatch:
+    """Return the usage of these results in the order of their numbers; `kind` is the ledger's key for their numbers."""
+    found = [used for each in results if (used := each.usage) is not None]
     return usage_ledger.UsageBatch(owner, kind, tuple(found))
 
 
@@ -126,11 +142,11 @@ def _claim(tx: engine.Tx, owner: str, ask: Ask, left: daily_budget.Allowance | N
     )
 
 
-def entry(ending: CallResult) -> queue.Failed | queue.Retried | queue.Released:
-    """Return an ending that is no answer as the store takes it."""
-    claim = ending.call.claim
-    identity = (claim.uri, claim.indexed_as, claim.attempt)
-    match ending.settlement:
+def entry(result: CallResult) -> queue.Failed | queue.Retried | queue.Released:
+    """Return a result that is no answer as the store takes it."""
+    held = result.call.claim
+    identity = (held.uri, held.indexed_as, held.attempt)
+    match result.settlement:
         case Answer():
             raise AssertionError("answers are stored by `exchange`")
         case Failure(reason=reason, message=message):
@@ -138,30 +154,30 @@ def entry(ending: CallResult) -> queue.Failed | queue.Retried | queue.Released:
         case Retry(delay_s=delay_s, counted=counted):
             return queue.Retried(*identity, int(delay_s * 1000), counted)
         case NotStarted() | Cancelled():
-            return queue.Released(*identity, called=ending.call.started_s is not None)
+            return queue.Released(*identity, called=result.call.started_s is not None)
 
 
 def _answered(call: Call, answer: Answer) -> queue.Answered:
-    claim, definition, evaluated = call.claim, call.assignment.definition, answer.evaluated
+    held, definition, evaluated = call.claim, call.assignment.definition, answer.evaluated
     evaluation = Evaluation(
         evaluator=definition.evaluator,
         kind=definition.kind,
         model=evaluated.model,
-        fingerprint=claim.fingerprint,
-        classified_at=datetime.fromtimestamp(claim.asked_ms / 1000, UTC),  # the store puts in its own time
+        fingerprint=held.fingerprint,
+        classified_at=datetime.fromtimestamp(held.asked_ms / 1000, UTC),  # the store puts in its own time
         confidence_source=evaluated.confidence_source,
         usage=None if evaluated.usage is None else dict(evaluated.usage),
         cost_usd=evaluated.cost_usd,
         notes=None if evaluated.notes is None else dict(evaluated.notes),
     )
     return queue.Answered(
-        uri=claim.uri,
-        indexed_as=claim.indexed_as,
-        attempt=claim.attempt,
-        fingerprint=claim.fingerprint,
+        uri=held.uri,
+        indexed_as=held.indexed_as,
+        attempt=held.attempt,
+        fingerprint=held.fingerprint,
         facets=answer.facets,
         evaluation=evaluation,
-        scope=claim.scope,
-        body_hash=claim.body_hash,
-        asked_ms=claim.asked_ms,
+        scope=held.scope,
+        body_hash=held.body_hash,
+        asked_ms=held.asked_ms,
     )

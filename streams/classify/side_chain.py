@@ -235,11 +235,11 @@ class SideChain:
                 await self._woken.wait()
 
     async def _exchange(self, asking: list[EvaluatorLane]) -> None:
-        """Tell the store what ended and take new claims; with the store away nothing is lost and nothing claimed."""
+        """Store the results of calls and take new claims; with the store away nothing is lost and nothing claimed."""
         try:
-            await self._store_results(queue.fail, Failure)
-            await self._store_results(queue.retry, Retry)
-            await self._store_results(queue.release, NotStarted, Cancelled)
+            await self._store_results("fail", queue.fail, Failure)
+            await self._store_results("retry", queue.retry, Retry)
+            await self._store_results("release", queue.release, NotStarted, Cancelled)
             await self._answer_and_claim(asking)
         except errors.StoreUnavailable as error:
             self.stats.store_problem = error.message
@@ -250,12 +250,15 @@ class SideChain:
             self.stats.store_problem = None
 
     async def _store_results(
-        self, function: Callable[[engine.Tx, list[Any], usage_ledger.UsageBatch], queue.Settled], *kinds: type
+        self,
+        kind: exchange.ResultKind,
+        function: Callable[[engine.Tx, list[Any], usage_ledger.UsageBatch], queue.Settled],
+        *settlements: type,
     ) -> None:
-        those = [ending for ending in self._ended if isinstance(ending.settlement, kinds)]
+        those = [ended for ended in self._ended if isinstance(ended.settlement, settlements)]
         if those:
-            bill = exchange.bill_of(self._payer, function.__name__, those)
-            self._record(those, await self._store.write(function, [exchange.entry(each) for each in those], bill))
+            used = exchange.usage_of(self._payer, kind, those)
+            self._record(those, await self._store.write(function, [exchange.entry(each) for each in those], used))
 
     async def _answer_and_claim(self, asking: list[EvaluatorLane]) -> None:
         answered = [ending for ending in self._ended if isinstance(ending.settlement, Answer)]
@@ -285,9 +288,9 @@ class SideChain:
         if asking:
             self._free_since_s = None
         asks = [self._ask(lane, claimed_s, unstored) for lane in asking]
-        bill, words = exchange.bill_of(self._payer, "answer", answered), self._reports.taken(claimed_s)
-        exchanged = await self._store.write(exchange.exchange, self._owner, answered, asks, bill, words)
-        self._reports.acknowledge(words)
+        used, reports = exchange.usage_of(self._payer, "answer", answered), self._reports.taken(claimed_s)
+        exchanged = await self._store.write(exchange.exchange, self._owner, answered, asks, used, reports)
+        self._reports.acknowledge(reports)
         self._exchange_s = self._clock() - claimed_s
         if answered:
             self._failpoint("chain.after_store")
@@ -313,7 +316,7 @@ class SideChain:
         slots = lane.slots(now_s)
         busy = {call.key for other, call in self._running.values() if other is lane}
         busy.update(each.call.key for each in unstored if each.lane is lane)
-        unbilled = [each.charge for each in self._ended if each.lane is lane] if lane.limits.max_usd_per_day else []
+        unbilled = [each.usage for each in self._ended if each.lane is lane] if lane.limits.max_usd_per_day else []
         return exchange.Ask(
             evaluator=lane.name,
             fingerprints=lane.fingerprints,

@@ -60,7 +60,7 @@ class Stats:
 
     def called(self, ending: CallResult) -> None:
         """Count a call that was made and is over, whatever the store will say about its result."""
-        name, charge = ending.lane.name, ending.charge
+        name, charge = ending.lane.name, ending.usage
         self.call_seconds.setdefault(name, Histogram(CALL_SECONDS)).observe(ending.seconds)
         if charge is not None:
             self.cost_usd[name] = self.cost_usd.get(name, 0.0) + (charge.cost_usd or 0.0)

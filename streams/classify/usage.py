@@ -23,9 +23,7 @@ USD_MAX = 1e9
 MODEL_CHARS_MAX = 200
 
 
-def charge_of(
-    number: int, definition: Definition, evaluator: Evaluator, spent: errors.Spent
-) -> usage_ledger.UsageEntry:
+def entry_of(number: int, definition: Definition, evaluator: Evaluator, spent: errors.Spent) -> usage_ledger.UsageEntry:
     """Return the charge for a call; `number` is its place among the calls of this process."""
     input_tokens, output_tokens = tokens_of(spent.usage)
     return usage_ledger.UsageEntry(
@@ -41,7 +39,7 @@ def charge_of(
 
 def one_call(definition: Definition, evaluator: Evaluator, spent: errors.Spent) -> usage_ledger.UsageBatch:
     """Return the usage batch of a call about no document; it is applied once."""
-    return usage_ledger.UsageBatch(uuid.uuid4().hex, "ask", (charge_of(1, definition, evaluator, spent),))
+    return usage_ledger.UsageBatch(uuid.uuid4().hex, "ask", (entry_of(1, definition, evaluator, spent),))
 
 
 def tokens_of(usage: object) -> tuple[int, int]:

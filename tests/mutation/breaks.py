@@ -294,8 +294,8 @@ BREAKS = (
     Break(
         *("late-is-free", 4, "only answers that are stored are charged", "streams/classify/exchange.py"),
         *(
-            "    usage_ledger.charge(tx, bill)\n",
-            "    if settled.stored:\n        usage_ledger.charge(tx, bill)\n",
+            "    usage_ledger.charge(tx, used)\n",
+            "    if settled.stored:\n        usage_ledger.charge(tx, used)\n",
             (f"{SPEND_CHAIN}::test_an_answer_that_came_too_late_was_paid_for",),
         ),
         simulated=False,

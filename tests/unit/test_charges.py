@@ -45,7 +45,7 @@ def test_a_cost_that_is_none_is_not_told(told: object):
 )
 def test_every_charge_fits_the_ledger(model: Any, usage: Any, cost: Any):
     """Whatever was handed on: counts from 0 up, a finite cost or none, and a model's name that a database takes."""
-    charge = charges.charge_of(1, DEFINITION, FakeEvaluator(), Spent(model, usage, cost))
+    charge = charges.entry_of(1, DEFINITION, FakeEvaluator(), Spent(model, usage, cost))
 
     assert 0 <= charge.input_tokens <= charges.TOKENS_MAX
     assert 0 <= charge.output_tokens <= charges.TOKENS_MAX
