@@ -208,7 +208,7 @@ def _show(result: "Mapping[str, Any]", *, json_: bool) -> None:
         f"job {result['id']}: {result['state']}, {progress.get('reindexed', 0)} reindexed,"
         f" {progress.get('failed', 0)} failed"
         + (f", {others}" if others else "")
-        + (f"; {result['remembered']} of them from memory, without a call" if result.get("remembered") else "")
+        + (f"; {result['remembered']} of them reused at no cost" if result.get("remembered") else "")
     )
 
 
