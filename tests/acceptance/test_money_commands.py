@@ -93,7 +93,7 @@ def test_a_days_limit_is_said_and_lifted(site: Site):
         }
     ]
     assert "$1.500000 + 1 unknown" in table.out
-    assert "the cost of 1 of 7 calls is not known" in table.err
+    assert "the cost of 1 of 7 calls is unknown" in table.err
 
 
 def test_a_sentence_to_search_by_is_charged_and_bound_by_the_limit(site: Site):
