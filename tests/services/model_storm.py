@@ -15,7 +15,8 @@ class Storm:
         self._away_after, self._away_s = away_after, away_s
         self._windows: Counter[int] = Counter()
         self._away_until: float | None = None
-        self.answered = self.refused = self.away = 0
+        self.answered = self.away = 0
+        self.refused: list[Request] = []
         self.held = False
         """The outage does not end while this is set."""
 
@@ -29,7 +30,7 @@ class Storm:
         window = int(request.at_s / self._window_s)
         self._windows[window] += 1
         if self._windows[window] > self._in_window:
-            self.refused += 1
+            self.refused.append(request)
             return model_replies.too_many(retry_after_ms=str(int(self._window_s * 1000)))
         self.answered += 1
         return GOOD
