@@ -191,6 +191,8 @@ def faults(seed: int, turn: int) -> tuple[list[str], Mapping[str, str]]:
 def repeated(settings: Mapping[str, str], test: str) -> str:
     """Return the command that repeats a test."""
     given = " ".join(f"{name}={value}" for name, value in settings.items())
+    if first := re.fullmatch(r"tests/simulation/\S+\[(\d+)\]", test):  # its id is the seed that it began with
+        return f".venv/bin/pytest tests/simulation -k promises_hold --first-seed {first[1]} --minutes 10"
     return f"{given} .venv/bin/pytest {test}".strip()
 
 
