@@ -247,6 +247,8 @@ def _remake(world: "World", what: tuple[Any, ...]) -> None:
 
 
 def _cut(world: "World", what: tuple[Any, ...]) -> None:
+    if not world.is_known(what[2]):
+        return  # what is cut past the old position before anybody looked is not told from the log that was there
     life = world.log.now(what[2])
     world.log.cut(what[2], life.end - what[3])
 

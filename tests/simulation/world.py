@@ -270,6 +270,10 @@ class World:
                 self.promises.model.take(life.intents[offset], (incarnation, partition, offset))
         self._positions[partition, incarnation] = to
 
+    def is_known(self, partition: int) -> bool:
+        """Say whether the store has a position in the log's present life."""
+        return (partition, self.log.now(partition).incarnation) in self._positions
+
     def applied_to(self, partition: int) -> int:
         """Return how far the log's present life has been applied."""
         return self._positions.get((partition, self.log.now(partition).incarnation), 0)
