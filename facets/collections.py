@@ -10,13 +10,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from facetline.facets import definitions
+from facetline.facets import definitions, text_settings
 from facetline.facets.errors import InvalidDefinition, nearest
 from facetline.facets.questions import Choice, Question, Score
 from facetline.facets.schema import columns, names, patterns, question_sets, state_models, states
 from facetline.facets.schema.patterns import Pattern
+from facetline.facets.text_settings import TextSettings
 
-_COMMON_KEYS = ("pattern", "evaluator", "questions", "scoped", "llm_readable", "state")
+_COMMON_KEYS = ("pattern", "evaluator", "questions", "scoped", "llm_readable", "state", "text")
 _KEYWORDS = ("name", *_COMMON_KEYS)
 _TABLE_KEYS = (*_COMMON_KEYS, "state_model")
 _REQUIRED_KEYS = {
@@ -52,6 +53,7 @@ class Collection:
     llm_readable: bool
     state_schema: dict[str, Any]
     questions: dict[str, Question]
+    text: TextSettings = field(default_factory=TextSettings)
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -64,15 +66,17 @@ def define_collection(
     scoped: bool = False,
     llm_readable: bool = False,
     state: Mapping[str, str] | type[BaseModel] | None = None,
+    text: Mapping[str, Any] | None = None,
     **refused: object,
 ) -> Collection:
-    """Define a collection; `state` is a type for each field, or a pydantic model.
+    """Define a collection; `state` is a type for each field, or a pydantic model; `text` is how texts are searched.
 
     Raises:
         InvalidDefinition: with all problems at once.
     """
     problems = [*_key_problems(refused, _KEYWORDS), *question_sets.problems(questions)]
     given = {"name": name, "pattern": pattern, "evaluator": evaluator, "scoped": scoped, "llm_readable": llm_readable}
+    given |= {} if text is None else {"text": text}
     schema = _state_schema(state, problems)
     return _build(given, questions, schema, problems)
 
@@ -137,6 +141,7 @@ def definition_of(
         kind=kind,
         model=model,
         fingerprint=definitions.fingerprint(collection.questions, identity),
+        text=collection.text,
     )
 
 
@@ -163,6 +168,8 @@ def _build(
         for flag in ("scoped", "llm_readable")
         if not isinstance(given[flag], bool)
     ]
+    text, found = text_settings.from_table(given.get("text", {}), states.column_types(schema))
+    problems += found
     if not problems:
         problems = columns.collisions(questions, schema["properties"])
     if problems or pattern is None:
@@ -175,6 +182,7 @@ def _build(
         llm_readable=given["llm_readable"],
         state_schema=schema,
         questions=dict(questions),
+        text=text,
     )
     beyond = _limit_problems(collection)
     if beyond:

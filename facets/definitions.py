@@ -12,13 +12,14 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 from facetline.facets import questions
 from facetline.facets.documents import EventReason, Uri
 from facetline.facets.errors import InvalidDefinition, InvalidEvent
 from facetline.facets.questions import Question
 from facetline.facets.schema import patterns, states
+from facetline.facets.text_settings import TextSettings
 
 _IDENTITY = frozenset({"kind", "model", "parameters", "version", "validator"})
 _PATTERNS_SHOWN_MAX = 20
@@ -39,6 +40,15 @@ class Definition(BaseModel):
     kind: str
     model: str
     fingerprint: str
+    text: TextSettings = TextSettings()
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what is as it was before there was such a setting: processes of older versions read this, too."""
+        found: dict[str, Any] = serialize(self)
+        if self.text == TextSettings():
+            found.pop("text", None)
+        return found
 
     @cached_property
     def check_state(self) -> states.StateCheck:

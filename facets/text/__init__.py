@@ -1,0 +1,1 @@
+"""Text search as pure functions: words of a text, queries, scores, line patterns, globs and highlights."""
