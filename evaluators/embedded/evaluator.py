@@ -9,20 +9,17 @@ The model runs in one thread of its own, outside the event loop, and is loaded b
 
 import asyncio
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from facetline.evaluators.contract import Evaluated, Identity, Limits
-from facetline.evaluators.embedded import calibration, chunking, minilm, similarity
+from facetline.evaluators.embedded import calibration, minilm, reading, similarity
 from facetline.evaluators.embedded.calibration import Calibration
+from facetline.evaluators.embedded.reading import Model, Read
 from facetline.facets.answers import Answer, ChoiceAnswer, ScoreAnswer
 from facetline.facets.errors import EvaluationFailed, EvaluatorUnavailable
 from facetline.facets.questions import Choice, Question, Score
-
-if TYPE_CHECKING:
-    from facetline.evaluators.embedded.minilm import Vector
 
 KIND = "embedded"
 MODEL = minilm.MODEL
@@ -34,36 +31,11 @@ VERSION = "1"
 
 LIMITS = Limits(question_types=frozenset({"choice", "score"}), options_max=255, levels_max=10, is_free=True)
 
-WINDOWS_MAX = 8
-"""A window of 256 tokens costs about 0.1 s: a body costs no more than one second, and 1,808 of its tokens are read."""
-
-OVERLAP = 32
-"""Tokens, about two sentences: what a window's end cuts through is whole in the next one."""
-
 DECIMALS = 4
 """Of probabilities. Finer ones would differ between processors for no gain."""
 
 QUESTIONS_KEPT = 256
 """Questions whose option vectors stay in memory; some hundred kilobytes each at most."""
-
-
-class Model(Protocol):
-    """Text to tokens, and at most `minilm.TOKENS_MAX` tokens to a vector of length 1."""
-
-    def tokens(self, text: str) -> list[int]:
-        """Return the text's tokens."""
-
-    def vector(self, tokens: Sequence[int]) -> "Vector":
-        """Return the vector of the tokens."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A body's vectors, and how much of it they are of."""
-
-    vectors: "list[Vector]"
-    tokens: int
-    dropped: int
 
 
 class Embedded:
@@ -147,10 +119,10 @@ class Embedded:
 
         Blocks for as long as the model takes.
         """
-        return self._rank(_read(self._load(), body), question)
+        return self._rank(reading.read(self._load(), body), question)
 
     def _evaluate(self, body: str, questions: dict[str, Question]) -> Evaluated:
-        read = _read(self._load(), body)
+        read = reading.read(self._load(), body)
         answers = {name: self._answer(read, question) for name, question in questions.items()}
         confident = any(answer.confidence is not None for answer in answers.values())
         notes = {"truncated": True, "tokens_dropped": read.dropped, "windows": len(read.vectors)}
@@ -162,7 +134,7 @@ class Embedded:
             notes=notes if read.dropped else None,
         )
 
-    def _answer(self, read: _Read, question: Question) -> Answer:
+    def _answer(self, read: Read, question: Question) -> Answer:
         if not isinstance(question, Choice | Score):
             raise EvaluationFailed("evaluator_error", "The embedded model cannot answer yes-or-no questions.")
         ranked = self._rank(read, question)
@@ -171,7 +143,7 @@ class Embedded:
             return ScoreAnswer(score=float(best))
         return choice_of(ranked, self._temperature)
 
-    def _rank(self, read: _Read, question: Choice | Score) -> dict[str, float]:
+    def _rank(self, read: Read, question: Choice | Score) -> dict[str, float]:
         candidates = _candidates(question)
         found = similarity.similarities(self._options(candidates), read.vectors)
         return {name: value for (name, _, _), value in zip(candidates, found, strict=True)}
@@ -203,16 +175,6 @@ def _candidates(question: Choice | Score) -> tuple[tuple[str, str, str], ...]:
     if isinstance(question, Choice):
         return tuple((option, option, description) for option, description in sorted(question.options.items()))
     return tuple((str(index), "", level) for index, level in enumerate(question.levels))
-
-
-def _read(model: Model, body: str) -> _Read:
-    try:
-        body.encode()
-    except UnicodeEncodeError as error:
-        raise EvaluationFailed("evaluator_error", "The body has a lone surrogate, which is no text.") from error
-    tokens = model.tokens(body)
-    cut = chunking.cut(tokens, size=minilm.TOKENS_MAX, overlap=OVERLAP, pieces_max=WINDOWS_MAX)
-    return _Read([model.vector(piece) for piece in cut.pieces], len(tokens) - cut.dropped, cut.dropped)
 
 
 def _temperature(wish: float | Calibration | Literal["off"] | None) -> tuple[float | None, str | None]:
