@@ -39,13 +39,11 @@ def normalised(matrix: "Floats") -> "Floats":
     finite = np.isfinite(wide).all(axis=1)
     if not finite.all():
         raise NoDirection(int(np.argmin(finite)), "has a number that is not finite (NaN or infinity)")
-    # Scaled first: the square of a number near the largest float would be infinite, of one near the least zero.
-    largest = np.abs(wide).max(axis=1, keepdims=True)
-    if not largest.all():
-        raise NoDirection(int(np.argmin(largest[:, 0] > 0)), "is all zeros")
-    wide /= largest
-    wide /= np.sqrt((wide * wide).sum(axis=1, keepdims=True))
-    return wide.astype(np.float32)
+    lengths = np.sqrt((wide * wide).sum(axis=1, keepdims=True))  # no square is infinite or zero in double precision
+    if not lengths.all():
+        raise NoDirection(int(np.argmin(lengths[:, 0] > 0)), "is all zeros")
+    rows: Floats = (wide / lengths).astype(np.float32)
+    return rows
 
 
 def quantise(matrix: "Floats") -> "tuple[Codes, Floats]":

@@ -41,6 +41,7 @@ SETTINGS = {
     "suppress_debug_info": True,
     "drop_params": False,  # what a model does not take must be known, not left out silently
     "num_retries": 0,
+    "DEFAULT_MAX_RETRIES": 0,  # what an embedding call takes for a max_retries of 0
 }
 UNLOGGED = "litellm._internal_context"
 """Has the mark of calls that someone else accounts for: without it a third of a call's processor time goes into a
@@ -60,13 +61,15 @@ class Connection:
     """Where and as whom a model is asked. Of this only `model` belongs to an evaluator's identity.
 
     `model` is litellm's id, "provider/model". `api_key_env` names the variable that holds the key; without it litellm
-    looks into the provider's own. `reply_bytes_max` is how much is read of a reply.
+    looks into the provider's own. `reply_bytes_max` is how much is read of a reply. `table` is where all this is
+    configured, as messages say it.
     """
 
     model: str
     api_base: str | None = None
     api_key_env: str | None = None
     reply_bytes_max: int = REPLY_BYTES_MAX
+    table: str = "the evaluator's table"
 
 
 @dataclass(slots=True)

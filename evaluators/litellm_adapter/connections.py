@@ -1,4 +1,4 @@
-"""The part of an evaluator's table that says which model is asked, where, and with whose key."""
+"""The part of an evaluator's or embedder's table that says which model is asked, where, and with whose key."""
 
 import re
 from collections.abc import Mapping
@@ -18,8 +18,12 @@ UNBOUNDED = "aiohttp_openai/"
 """A provider of litellm whose HTTP client reads replies whole; the same servers answer as `openai/`."""
 
 
-def connection_from_table(table: Mapping[str, Any], problems: list[str], *, example: str) -> Connection:
+def connection_from_table(
+    table: Mapping[str, Any], problems: list[str], *, example: str, reply_bytes_max: int = REPLY_BYTES_MAX
+) -> Connection:
     """Return the connection; what is wrong with it goes into `problems`. `example` is a model of the kind.
+
+    `reply_bytes_max` stands where the table sets none.
 
     Whether the variable is set, the address answers and the model exists is seen at the first call.
     """
@@ -35,7 +39,7 @@ def connection_from_table(table: Mapping[str, Any], problems: list[str], *, exam
         # Not quoted: it may be the key itself.
         problems.append("api_key_env is the name of the variable that holds the key, for example 'OPENAI_API_KEY'")
     if bytes_max is None:
-        bytes_max = REPLY_BYTES_MAX
+        bytes_max = reply_bytes_max
     elif isinstance(bytes_max, bool) or not isinstance(bytes_max, int) or not _is_bound(bytes_max):
         allowed = f"from {REPLY_BYTES_LIMIT_MIN} to {REPLY_BYTES_LIMIT_MAX}"
         problems.append(f"reply_bytes_max is a number of bytes {allowed}, not {bytes_max!r:.80}")

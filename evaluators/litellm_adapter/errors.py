@@ -5,6 +5,7 @@ another for a closed connection and for an HTML page, and plain ones for statuse
 a provider is imported here, so that this costs nothing and holds for all of them.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -13,7 +14,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from facetline.evaluators.litellm_adapter import retry_after
+from facetline.evaluators.litellm_adapter import reply_words, retry_after
 from facetline.facets import masking
 from facetline.facets.errors import (
     EvaluationFailed,
@@ -49,7 +50,10 @@ UNREACHED = re.compile(r"^connection error\.?$|cannot connect to host", re.IGNOR
 """Words for which litellm invents a status: no server was reached at all."""
 NOISE = re.compile(r" ssl:<[^>]*>| Handle with `litellm\.\w+`\.")
 """Parts of such messages that do not inform a reader."""
-LOOK_WHERE = "No server was reached: look at api_base in the evaluator's table, whether it runs, and at the network."
+LOOK_WHERE = "No server was reached: look at api_base in {}, whether it runs, and at the network."
+
+WORDLESS = re.compile(r"Error code: \d+\s*$")
+"""What OpenAI's library makes of a refusal whose words are not where OpenAI has them."""
 
 EMPTY = "The account behind the key in {} has nothing left: top it up."
 
@@ -64,6 +68,10 @@ class Named(Protocol):
     @property
     def api_key_env(self) -> str | None:
         """The variable that holds the key."""
+
+    @property
+    def table(self) -> str:
+        """Where it is configured."""
 
 
 def translated(error: BaseException, connection: Named, *, now: datetime | None = None) -> PipelineError:
@@ -93,8 +101,9 @@ class _ErrorReport:
         self.headers = _headers(error)
         self.codes = frozenset(_codes(error))
         message = str(getattr(error, "message", None) or error)
-        self.words = TRACEBACK.sub("", message)
-        self.traceback = message[len(self.words) :]
+        words = TRACEBACK.sub("", message)
+        self.traceback = message[len(words) :]
+        self.words = (_words_of_response(error) or words) if WORDLESS.search(words) else words
         self.retry_after_s = retry_after.seconds(self.headers, now=now)
 
     def says(self, pattern: re.Pattern[str]) -> bool:
@@ -182,7 +191,7 @@ def _by_kind(report: _ErrorReport) -> PipelineError | None:
         return EvaluatorMisconfigured(report.because("A library is missing: install facetline's dependencies again."))
     if report.kinds & {"UnsupportedParamsError", "BudgetExceededError"}:
         is_budget = "BudgetExceededError" in report.kinds
-        fix = "" if is_budget else "The model does not take what the evaluator's table asks for."
+        fix = "" if is_budget else f"The model does not take what {report.connection.table} asks for."
         return EvaluatorMisconfigured(report.because(fix))
     if report.is_unread or report.kinds & {"JSONSchemaValidationError", "APIResponseValidationError"}:
         return InvalidAnswer(report.because())
@@ -212,9 +221,9 @@ def _by_account(report: _ErrorReport) -> PipelineError | None:
     if report.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return EvaluatorMisconfigured(report.because(f"Look at the key in {variable}."))
     if report.status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
-        return EvaluatorMisconfigured(report.because("Look at model and api_base in the evaluator's table."))
+        return EvaluatorMisconfigured(report.because(f"Look at model and api_base in {report.connection.table}."))
     if (report.status in BLAMING or report.is_in_success) and (report.says(QUOTA) or report.says(SETUP)):
-        return EvaluatorMisconfigured(report.because("Look at model, api_base and key in the evaluator's table."))
+        return EvaluatorMisconfigured(report.because(f"Look at model, api_base and key in {report.connection.table}."))
     return None
 
 
@@ -236,14 +245,20 @@ def _by_status(report: _ErrorReport) -> PipelineError | None:
         return _unexpected(report)
     if report.status is None:
         away = report.kinds & {"APIConnectionError", "OSError", "HTTPError", "TransportError", "ClientError"}
-        return EvaluatorUnavailable(report.because(LOOK_WHERE if report.is_unreached else "")) if away else None
+        return (
+            EvaluatorUnavailable(report.because(_look_where(report) if report.is_unreached else "")) if away else None
+        )
     if HTTPStatus.MULTIPLE_CHOICES <= report.status < HTTPStatus.BAD_REQUEST:
         return EvaluatorMisconfigured(report.because(_redirected(report)))
     if report.is_unreached:
-        return EvaluatorUnavailable(report.because(LOOK_WHERE))
+        return EvaluatorUnavailable(report.because(_look_where(report)))
     if report.is_in_success or report.status in PASSING or report.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return EvaluatorUnavailable(report.because(), retry_after_s=_retry_after_s(report))
     return None
+
+
+def _look_where(report: _ErrorReport) -> str:
+    return LOOK_WHERE.format(report.connection.table)
 
 
 def _unexpected(report: _ErrorReport) -> PipelineError:
@@ -256,6 +271,15 @@ def _unexpected(report: _ErrorReport) -> PipelineError:
     if REFUSAL.search(report.words):
         return EvaluationFailed("refused", report.because())
     return InvalidAnswer(report.because())
+
+
+def _words_of_response(error: BaseException) -> str:
+    """Return the words of the reply behind an error, if it was kept."""
+    with contextlib.suppress(RuntimeError):  # httpx's, for a reply that was not read
+        text = getattr(getattr(error, "response", None), "text", None)
+        if isinstance(text, str) and text:
+            return reply_words.words_of(reply_words.parsed(text.encode("utf-8", "replace")) or text)
+    return ""
 
 
 def _plain_words(words: str) -> str:

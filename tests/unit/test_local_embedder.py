@@ -94,6 +94,11 @@ def test_the_contract(embedder: LocalEmbedder):
     assert (embedder.kind, embedder.model, embedder.is_free) == ("embedded", minilm.MODEL, True)
 
 
+def test_the_fingerprint_stays_what_it_is(embedder: LocalEmbedder):
+    """It is in stores: another one makes every stored vector outdated."""
+    assert embedder.fingerprint == "a0056cd7fa45573cbb4bf9f88b837301384a2c7bbf8a607b5c8e668a4a01ec10"
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -178,7 +178,7 @@ def test_a_server_that_is_not_there_has_no_status(name: str, words: str):
     assert isinstance(found, errors.EvaluatorUnavailable)
     assert "HTTP" not in found.message
     assert "ssl:" not in found.message
-    assert found.message.endswith(model_errors.LOOK_WHERE)
+    assert found.message.endswith(model_errors.LOOK_WHERE.format("the evaluator's table"))
 
 
 def test_our_own_errors_pass():
