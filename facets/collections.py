@@ -127,7 +127,13 @@ def check_evaluator(
 
 
 def definition_of(
-    collection: Collection, *, evaluator_name: str, kind: str, model: str, identity: Mapping[str, Any]
+    collection: Collection,
+    *,
+    evaluator_name: str,
+    kind: str,
+    model: str,
+    identity: Mapping[str, Any],
+    embedding: definitions.Embedding | None = None,
 ) -> definitions.Definition:
     """Return what the store keeps of a collection."""
     return definitions.Definition(
@@ -142,6 +148,7 @@ def definition_of(
         model=model,
         fingerprint=definitions.fingerprint(collection.questions, identity),
         text=collection.text,
+        embedding=embedding,
     )
 
 

@@ -25,8 +25,26 @@ _IDENTITY = frozenset({"kind", "model", "parameters", "version", "validator"})
 _PATTERNS_SHOWN_MAX = 20
 
 
+class Embedding(BaseModel):
+    """Which embedder a collection's texts get vectors from; `fingerprint` is what those depend on.
+
+    `min_similarity` is the cosine from which a text matches a query, unless the query sets its own.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    embedder: str
+    kind: str
+    model: str
+    fingerprint: str
+    min_similarity: float
+
+
 class Definition(BaseModel):
-    """One collection as the store keeps it; `evaluator` is a name, `fingerprint` what answers depend on."""
+    """One collection as the store keeps it; `evaluator` is a name, `fingerprint` what answers depend on.
+
+    `embedding` None: its texts have no vectors.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -41,6 +59,7 @@ class Definition(BaseModel):
     model: str
     fingerprint: str
     text: TextSettings = TextSettings()
+    embedding: Embedding | None = None
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -48,6 +67,8 @@ class Definition(BaseModel):
         found: dict[str, Any] = serialize(self)
         if self.text == TextSettings():
             found.pop("text", None)
+        if self.embedding is None:
+            found.pop("embedding", None)
         return found
 
     @cached_property

@@ -1,6 +1,6 @@
 """How a collection's texts are searched: the table `[collections.NAME.text]`, checked.
 
-Nothing of it enters a fingerprint: whoever changes it has the view built again, and pays for no answer again.
+Nothing of it enters a fingerprint: after a change the view is built again, and no answer is paid for again.
 """
 
 from collections.abc import Mapping

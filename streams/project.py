@@ -1,34 +1,34 @@
-"""What the configuration file says: collections, evaluators and their limits, checked as a whole.
+"""What the configuration file says: collections, evaluators, embedders and their limits, checked as a whole.
 
 `facetline collections check` and every start-up come through `load_project`, so both refuse the same things, and all
 problems are reported at once.
 """
 
 import importlib
-import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from facetline.evaluators import call_file, factory
 from facetline.evaluators.contract import Evaluator
+from facetline.evaluators.embedders.contract import Embedder
 from facetline.evaluators.recorded import evaluator as recorded
 from facetline.facets import collections as collections_
 from facetline.facets import errors
 from facetline.facets.collections import Collection, definition_of
-from facetline.facets.definitions import Definition
+from facetline.facets.definitions import Definition, Embedding
+from facetline.streams import embedder_tables, limit_keys
 from facetline.streams import settings as settings_
 from facetline.streams.classify.call import CallLimits
+from facetline.streams.embedder_tables import EmbedderTables
+from facetline.streams.limit_keys import LIMITS
 from facetline.streams.settings import Settings
 
-TABLES = ("settings", "evaluators", "collections")
+TABLES = ("settings", "evaluators", "embedders", "collections")
 KIND_LIMITS: dict[str, dict[str, Any]] = {"recorded": {"concurrency": 64}}
 """Limits by evaluator kind where the general ones do not fit: a recording answers at once, so only slots bound it."""
-LIMITS = tuple(field.name for field in fields(CallLimits))
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ class Project:
     evaluators: Mapping[str, Evaluator]
     limits: Mapping[str, CallLimits]
     warnings: tuple[str, ...]
+    embedders: Mapping[str, Embedder] = field(default_factory=dict)
+    embedder_limits: Mapping[str, CallLimits] = field(default_factory=dict)
 
     @property
     def by_name(self) -> dict[str, Definition]:
@@ -47,9 +49,11 @@ class Project:
         return {definition.name: definition for definition in self.definitions}
 
     async def close(self) -> None:
-        """Close the evaluators."""
+        """Close evaluators and embedders."""
         for evaluator in self.evaluators.values():
             await evaluator.close()
+        for embedder in self.embedders.values():
+            await embedder.close()
 
 
 def load_project(settings: Settings) -> Project:
@@ -57,7 +61,7 @@ def load_project(settings: Settings) -> Project:
 
     Raises:
         InvalidSettings: there is no file, or it cannot be read.
-        InvalidDefinition: naming every collection, question and evaluator with a problem, and the way out.
+        InvalidDefinition: naming every collection, question, evaluator and embedder with a problem, and the way out.
     """
     path = settings.config
     if not path.exists():
@@ -68,7 +72,8 @@ def load_project(settings: Settings) -> Project:
         for name in file
         if name not in TABLES
     ]
-    reading = _Reading(path.resolve().parent, problems)
+    embedders = embedder_tables.read(file.get("embedders", {}))
+    reading = _Reading(path.resolve().parent, [*problems, *embedders.problems], embedders)
     reading.take_evaluators(file.get("evaluators", {}))
     reading.take_collections(file.get("collections", {}))
     definitions = reading.definitions()
@@ -76,14 +81,17 @@ def load_project(settings: Settings) -> Project:
         raise errors.InvalidDefinition(reading.problems)
     warnings = tuple(warning for each in reading.collections for warning in collections_.warnings(each))
     evaluators = _with_recorded_calls(settings, reading.evaluators)
-    limits = reading.limits
+    limits, embedder_limits = reading.limits, embedders.limits
     if settings.calls == "replay":  # a provider's limits are none of a file's
-        limits = {name: _unbounded(each) for name, each in limits.items()}
-    return Project(settings, tuple(definitions), evaluators, limits, warnings)
+        limits, embedder_limits = _unbounded(limits), _unbounded(embedder_limits)
+    return Project(settings, tuple(definitions), evaluators, limits, warnings, embedders.embedders, embedder_limits)
 
 
-def _unbounded(limits: CallLimits) -> CallLimits:
-    return replace(limits, requests_per_minute=None, tokens_per_minute=None, max_usd_per_day=None)
+def _unbounded(limits: Mapping[str, CallLimits]) -> dict[str, CallLimits]:
+    return {
+        name: replace(each, requests_per_minute=None, tokens_per_minute=None, max_usd_per_day=None)
+        for name, each in limits.items()
+    }
 
 
 def _with_recorded_calls(settings: Settings, evaluators: Mapping[str, Evaluator]) -> Mapping[str, Evaluator]:
@@ -109,9 +117,10 @@ def _with_recorded_calls(settings: Settings, evaluators: Mapping[str, Evaluator]
 class _Reading:
     """The file half read: what is known so far, and every problem met."""
 
-    def __init__(self, folder: Path, problems: list[str]) -> None:
+    def __init__(self, folder: Path, problems: list[str], embedders: EmbedderTables) -> None:
         self.folder = folder
         self.problems = problems
+        self.embedders = embedders
         self.collections: list[Collection] = []
         self.evaluators: dict[str, Evaluator] = {}
         self.limits: dict[str, CallLimits] = {}
@@ -132,12 +141,15 @@ class _Reading:
 
     def _take_evaluator(self, name: str, table: Mapping[str, Any]) -> None:
         own = {key: value for key, value in table.items() if key not in LIMITS}
-        meant_as_limits = _near_limits(name, table.get("kind"), own)
+        known = factory.MAKERS.get(str(table.get("kind")), (("kind",), None))[0]
+        meant_as_limits = limit_keys.near(f"evaluator '{name}'", own, known)
         problems = list(meant_as_limits.values())
         own = {key: value for key, value in own.items() if key not in meant_as_limits}
         given = {key: value for key, value in table.items() if key in LIMITS}
         try:
-            self.limits[name] = _limits(name, {**KIND_LIMITS.get(str(table.get("kind")), {}), **given})
+            self.limits[name] = limit_keys.limits(
+                f"evaluator '{name}'", {**KIND_LIMITS.get(str(table.get("kind")), {}), **given}
+            )
         except errors.InvalidDefinition as error:
             problems.extend(error.problems)
         if table and not own:  # limits of an evaluator that comes with a collection in Python
@@ -220,6 +232,7 @@ class _Reading:
                     kind=identity.kind,
                     model=identity.model,
                     identity=factory.fingerprint_identity(identity),
+                    embedding=self._embedding(collection),
                 )
             )
         self.problems.extend(
@@ -228,6 +241,26 @@ class _Reading:
             for name in sorted(self._limits_alone - set(self.evaluators))
         )
         return found
+
+    def _embedding(self, collection: Collection) -> Embedding | None:
+        """Return where the collection's texts get vectors from; None, with a problem, where its embedder is not known.
+
+        A floor of the collection's own stands before the embedder's.
+        """
+        given, floor = collection.text.embedder, collection.text.min_similarity
+        if given is None:
+            return None
+        embedder = self.embedders.embedders.get(given)
+        if embedder is None:
+            self.problems.extend(self.embedders.unknown(collection.name, given))
+            return None
+        return Embedding(
+            embedder=given,
+            kind=embedder.kind,
+            model=embedder.model,
+            fingerprint=embedder.fingerprint,
+            min_similarity=embedder.min_similarity if floor is None else floor,
+        )
 
     def _evaluator_name(self, collection: Collection) -> str | None:
         """Return the name under which the collection's evaluator is known; None, with a problem, without one."""
@@ -262,25 +295,3 @@ class _Reading:
                 f" [evaluators.{given}] (defined: {known})"
             )
         return None
-
-
-def _near_limits(name: str, kind: object, own: Mapping[str, Any]) -> dict[str, str]:
-    """Say of each key that was meant for a limit which one: the kind's own list of keys would not lead there."""
-    known = factory.MAKERS[kind][0] if isinstance(kind, str) and kind in factory.MAKERS else ("kind",)
-    guesses = {key: errors.nearest(key, LIMITS) for key in own if key not in known}
-    return {key: f"evaluator '{name}': unknown key '{key}'{guess}" for key, guess in guesses.items() if guess}
-
-
-def _limits(name: str, table: Mapping[str, Any]) -> CallLimits:
-    problems = [
-        f"evaluator '{name}': {key} is {value!r:.40}; write a number above zero"
-        for key, value in table.items()
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf
-    ]
-    try:
-        found = TypeAdapter(CallLimits).validate_python(table) if not problems else CallLimits()
-    except ValidationError as error:
-        problems = [f"evaluator '{name}': {each['loc'][0]}: {each['msg']}" for each in error.errors()]
-    if problems:
-        raise errors.InvalidDefinition(problems)
-    return found

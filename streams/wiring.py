@@ -116,7 +116,9 @@ async def open_store(
 
 def _load_native_modules(project: Project | None) -> None:
     """Import what views and the embedded model need before any thread of theirs, or of the caller's program, does."""
-    kinds = set() if project is None else {each.kind for each in project.evaluators.values()}
+    kinds: set[str] = set()
+    if project is not None:
+        kinds = {each.kind for each in project.evaluators.values()} | {each.kind for each in project.embedders.values()}
     native_modules.load(*(minilm.NATIVE if evaluator.KIND in kinds else ()), *native_modules.VIEW)
 
 

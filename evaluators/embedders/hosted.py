@@ -112,6 +112,11 @@ class HostedEmbedder:
         return self._connection.api_key_env
 
     @property
+    def reply_bytes_max(self) -> int:
+        """How much is read of a reply."""
+        return self._connection.reply_bytes_max
+
+    @property
     def identity(self) -> EmbedderIdentity:
         """The model and what is sent for a text."""
         settings = self._settings

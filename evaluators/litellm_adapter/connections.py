@@ -19,11 +19,16 @@ UNBOUNDED = "aiohttp_openai/"
 
 
 def connection_from_table(
-    table: Mapping[str, Any], problems: list[str], *, example: str, reply_bytes_max: int = REPLY_BYTES_MAX
+    table: Mapping[str, Any],
+    problems: list[str],
+    *,
+    example: str,
+    reply_bytes_max: int = REPLY_BYTES_MAX,
+    name: str = "the evaluator's table",
 ) -> Connection:
     """Return the connection; what is wrong with it goes into `problems`. `example` is a model of the kind.
 
-    `reply_bytes_max` stands where the table sets none.
+    `reply_bytes_max` stands where the table sets none; `name` is what messages call the table.
 
     Whether the variable is set, the address answers and the model exists is seen at the first call.
     """
@@ -43,7 +48,7 @@ def connection_from_table(
     elif isinstance(bytes_max, bool) or not isinstance(bytes_max, int) or not _is_bound(bytes_max):
         allowed = f"from {REPLY_BYTES_LIMIT_MIN} to {REPLY_BYTES_LIMIT_MAX}"
         problems.append(f"reply_bytes_max is a number of bytes {allowed}, not {bytes_max!r:.80}")
-    return Connection(str(model), base, variable, bytes_max)
+    return Connection(str(model), base, variable, bytes_max, name)
 
 
 def _is_bound(count: int) -> bool:

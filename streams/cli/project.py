@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator
 
     from facetline.evaluators.contract import Evaluator
+    from facetline.evaluators.embedders.contract import Embedder
     from facetline.storage.db.engine import Tx
     from facetline.storage.jobs.decisions import Mode
     from facetline.streams.settings import Settings
@@ -73,7 +74,9 @@ def check(json_: options.Json = False, config: options.Config = None, folder: op
                 output.result(definition.model_dump(mode="json"))
             else:
                 questions = ", ".join(f"{name} ({each.type})" for name, each in definition.questions.items())
-                output.text(f"{definition.name}  {definition.pattern}  {definition.kind}  {questions}")
+                embedding = definition.embedding
+                vectors = "" if embedding is None else f"  embedder {embedding.embedder} ({embedding.model})"
+                output.text(f"{definition.name}  {definition.pattern}  {definition.kind}  {questions}{vectors}")
         await project.close()
         return None
 
@@ -294,7 +297,7 @@ async def _check_store(settings: "Settings") -> str:
 
 
 async def _check_evaluators(settings: "Settings") -> str:
-    """Ask every evaluator that costs nothing one small question.
+    """Ask every evaluator that costs nothing one small question, and embed one word where that costs nothing.
 
     Raises:
         EvaluatorMisconfigured: the variable of a key is not set.
@@ -314,20 +317,31 @@ async def _check_evaluators(settings: "Settings") -> str:
         else:
             given.append(f"{definition.evaluator} is {definition.kind}, not asked{_key_missing(evaluator)}")
             unusable = unusable or bool(_key_missing(evaluator))
+    for name, embedder in project.embedders.items():
+        if settings.calls != "live":
+            given.append(f"embedder {name} is {embedder.kind}, calls: {settings.calls} {settings.calls_file}")
+        elif embedder.kind == "embedded":
+            embedded = await embedder.embed(["hello"], purpose="query", deadline_s=60)
+            given.append(f"embedder {name} answers ({embedded.model})")
+        else:
+            given.append(f"embedder {name} is {embedder.kind}, not asked{_key_missing(embedder)}")
+            unusable = unusable or bool(_key_missing(embedder))
     await project.close()
     if unusable:
         raise errors.EvaluatorMisconfigured("; ".join(sorted(set(given))))
     return "; ".join(sorted(set(given)))
 
 
-def _key_missing(evaluator: "Evaluator") -> str:
+def _key_missing(asked: "Evaluator | Embedder") -> str:
     """Say that a key's variable is not set here, where calls cannot be made then."""
     import os
 
     from facetline.evaluators.chat import evaluator as chat
     from facetline.evaluators.decisions import evaluator as decisions
+    from facetline.evaluators.embedders import hosted
 
-    variable = evaluator.key_env if isinstance(evaluator, chat.Chat | decisions.Decisions) else None
+    hosted_kinds = chat.Chat | decisions.Decisions | hosted.HostedEmbedder
+    variable = asked.key_env if isinstance(asked, hosted_kinds) else None
     return f"; {variable} is not set here" if variable and not os.environ.get(variable, "").strip() else ""
 
 

@@ -152,7 +152,7 @@ def _refuse_costs(settings: "Settings") -> None:
     costly = _costly(loaded) if settings.calls == "live" else []
     if costly:
         pytest.fail(
-            f"facetline: evaluator '{costly[0]}' may cost money, and this test names no file of recorded calls; use the"
+            f"facetline: {costly[0]} may cost money, and this test names no file of recorded calls; use the"
             ' fixture facetline_recorded, or mark it with facetline(calls="calls.ndjson")',
             pytrace=False,
         )
@@ -161,7 +161,12 @@ def _refuse_costs(settings: "Settings") -> None:
 def _costly(loaded: "Project") -> list[str]:
     from facetline.evaluators import factory
 
-    return [name for name, each in loaded.evaluators.items() if each.kind in factory.MAKERS and not each.limits.is_free]
+    evaluators = [
+        f"evaluator '{name}'"
+        for name, each in loaded.evaluators.items()
+        if each.kind in factory.MAKERS and not each.limits.is_free
+    ]
+    return evaluators + [f"embedder '{name}'" for name, each in loaded.embedders.items() if not each.is_free]
 
 
 def _bootstrap(request: pytest.FixtureRequest) -> str | None:

