@@ -103,6 +103,17 @@ class EvaluatorUnavailable(TransientError):
         self.counted = counted
 
 
+class EmbedderUnavailable(TransientError):
+    """A query cannot be embedded now; search by words, or try again later.
+
+    `reason` is `timeout`, `rate_limited`, `unavailable`, `misconfigured`, `budget_spent` or `refused`.
+    """
+
+    def __init__(self, reason: str, message: str | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 class EvaluatorMisconfigured(TransientError):
     """The evaluator's key is refused or its quota is used up: no document is to blame, and none may fail for it.
 

@@ -1,0 +1,1 @@
+"""Vectors of texts: those of queries, while a search waits for them."""
