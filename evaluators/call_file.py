@@ -8,32 +8,36 @@ provider) is not recorded; a refusal or an answer that does not fit is, because 
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from facetline.evaluators import factory, validation
 from facetline.evaluators.contract import Evaluated, Evaluator, Identity, Limits, spent_of
+from facetline.evaluators.embedders import recordings as embeddings
+from facetline.evaluators.embedders.recordings import EmbeddingCall
 from facetline.evaluators.recorded import recordings
 from facetline.evaluators.recorded.recordings import Asker, Call, Problem
 from facetline.facets import definitions
 from facetline.facets.errors import EvaluationFailed, EvaluatorMisconfigured, InvalidAnswer
 from facetline.facets.questions import Question
 
+T = TypeVar("T")
 Mode = Literal["record", "replay"]
 NOTE = "recorded_call"
 """Note of an answer that came from the file: this time it cost nothing."""
 
 
 class CallFile:
-    """The calls of one file, shared by all evaluators of a process; read when the first one is looked for."""
+    """The calls of one file, shared by all that call in a process; read when the first one is looked for."""
 
     def __init__(self, path: Path, mode: Mode) -> None:
         self.path = path
         self.mode = mode
         self._reading = asyncio.Lock()
         self._calls: dict[str, Call] | None = None
+        self._embeddings: dict[str, EmbeddingCall] | None = None
 
     async def find(self, key: str, body: str) -> Call | None:
         """Return the call with this key, which is about `body`.
@@ -44,14 +48,28 @@ class CallFile:
         """
         async with self._reading:
             if self._calls is None:
-                try:
-                    self._calls = await asyncio.to_thread(recordings.read, self.path)
-                except (recordings.InvalidRecording, OSError) as error:
-                    raise EvaluatorMisconfigured(f"recorded calls: {error}") from error
+                self._calls = await self._read(recordings.read)
         try:
             return recordings.find(self._calls, key, body)
         except recordings.InvalidRecording as error:
             raise EvaluationFailed("evaluator_error", f"{self.path.name}: {error}") from error
+
+    async def find_embedding(self, key: str) -> EmbeddingCall | None:
+        """Return the embedding with this key.
+
+        Raises:
+            EvaluatorMisconfigured: the file is damaged, or cannot be read.
+        """
+        async with self._reading:
+            if self._embeddings is None:
+                self._embeddings = await self._read(embeddings.read)
+        return self._embeddings.get(key)
+
+    async def _read(self, read: Callable[[Path], T]) -> T:
+        try:
+            return await asyncio.to_thread(read, self.path)
+        except (recordings.InvalidRecording, OSError) as error:
+            raise EvaluatorMisconfigured(f"recorded calls: {error}") from error
 
     def check_writable(self) -> None:
         """Refuse before anything is paid for what could not be written down afterwards.
@@ -71,13 +89,27 @@ class CallFile:
         Raises:
             EvaluatorMisconfigured: the file cannot be written.
         """
-        try:
-            with recordings.Writer(self.path) as file:
-                file.append(call, questions)
-        except OSError as error:
-            raise self._unwritable(error.strerror or str(error)) from error
+        self._append([recordings.encode(call, questions)])
         if self._calls is not None:
             self._calls[call.key] = call
+
+    def add_embeddings(self, calls: Sequence[EmbeddingCall]) -> None:
+        """Write new embeddings down.
+
+        Raises:
+            EvaluatorMisconfigured: the file cannot be written.
+        """
+        self._append([embeddings.encode(call) for call in calls])
+        if self._embeddings is not None:
+            self._embeddings.update((call.key, call) for call in calls)
+
+    def _append(self, lines: Sequence[str]) -> None:
+        try:
+            with recordings.Writer(self.path) as file:
+                for line in lines:
+                    file.append_line(line)
+        except OSError as error:
+            raise self._unwritable(error.strerror or str(error)) from error
 
     def _unwritable(self, reason: str) -> EvaluatorMisconfigured:
         return EvaluatorMisconfigured(

@@ -13,6 +13,7 @@ from typing import Any
 
 from facetline.evaluators import call_file, factory
 from facetline.evaluators.contract import Evaluator
+from facetline.evaluators.embedder_call_file import EmbedderFromFile
 from facetline.evaluators.embedders.contract import Embedder
 from facetline.evaluators.recorded import evaluator as recorded
 from facetline.facets import collections as collections_
@@ -80,11 +81,11 @@ def load_project(settings: Settings) -> Project:
     if reading.problems:
         raise errors.InvalidDefinition(reading.problems)
     warnings = tuple(warning for each in reading.collections for warning in collections_.warnings(each))
-    evaluators = _with_recorded_calls(settings, reading.evaluators)
+    evaluators, wrapped = _with_recorded_calls(settings, reading.evaluators, embedders.embedders)
     limits, embedder_limits = reading.limits, embedders.limits
     if settings.calls == "replay":  # a provider's limits are none of a file's
         limits, embedder_limits = _unbounded(limits), _unbounded(embedder_limits)
-    return Project(settings, tuple(definitions), evaluators, limits, warnings, embedders.embedders, embedder_limits)
+    return Project(settings, tuple(definitions), evaluators, limits, warnings, wrapped, embedder_limits)
 
 
 def _unbounded(limits: Mapping[str, CallLimits]) -> dict[str, CallLimits]:
@@ -94,24 +95,27 @@ def _unbounded(limits: Mapping[str, CallLimits]) -> dict[str, CallLimits]:
     }
 
 
-def _with_recorded_calls(settings: Settings, evaluators: Mapping[str, Evaluator]) -> Mapping[str, Evaluator]:
-    """Put the file of recorded calls before all evaluators, where the settings want it; `recorded` needs none.
+def _with_recorded_calls(
+    settings: Settings, evaluators: Mapping[str, Evaluator], embedders: Mapping[str, Embedder]
+) -> tuple[Mapping[str, Evaluator], Mapping[str, Embedder]]:
+    """Put the file of recorded calls before all that call, where the settings want it; `recorded` needs none.
 
     Raises:
         InvalidSettings: calls are to be replayed, and there is no file.
     """
     if settings.calls == "live":
-        return evaluators
+        return evaluators, embedders
     if settings.calls == "replay" and not settings.calls_file.exists():
         raise errors.InvalidSettings(
             f"calls = 'replay', but there is no {settings.calls_file}; make it with FACETLINE_CALLS=record, or name"
             " another one with FACETLINE_CALLS_FILE"
         )
     file = call_file.CallFile(settings.calls_file, settings.calls)
-    return {
+    asked = {
         name: each if each.kind == recorded.KIND else call_file.FromFile(each, file)
         for name, each in evaluators.items()
     }
+    return asked, {name: EmbedderFromFile(each, file) for name, each in embedders.items()}
 
 
 class _Reading:

@@ -104,8 +104,8 @@ class Settings(BaseSettings):
     memo_rows_max: int = Field(default=1_000_000, ge=0, description="answers remembered; the oldest go first")
     calls: Literal["live", "record", "replay"] = Field(
         default="live",
-        description="live: evaluators are called; replay: `calls_file` answers, and nothing is called; record: what it"
-        " lacks is called and added to it",
+        description="live: evaluators and embedders are called; replay: `calls_file` answers, nothing is called;"
+        " record: what it lacks is called and added to it",
     )
     calls_file: Path = Field(default=Path("calls.ndjson"), description="the file of recorded calls")
     kafka: KafkaSettings = Field(default_factory=KafkaSettings, description="the Kafka runtime")

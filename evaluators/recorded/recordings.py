@@ -3,6 +3,8 @@
 One JSON object a line, in a fixed order of members, with the body in plain words, so that a file can be read and
 reviewed. A call is found again by its key: the hash of all that its answer depends on. No name, address or secret of an
 evaluator gets in.
+
+Lines about embeddings may stand between them (`evaluators.embedders.recordings`), and are passed over here.
 """
 
 import fcntl
@@ -10,12 +12,12 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, Self, TypeVar
 
 from facetline.evaluators import facet_values
 from facetline.evaluators.contract import Evaluated, Identity
@@ -23,6 +25,8 @@ from facetline.facets import private_files
 from facetline.facets import questions as questions_
 from facetline.facets.answers import facet_values as public_form
 from facetline.facets.questions import Question
+
+T = TypeVar("T")
 
 FILE_BYTES_MAX = 512 * 1024 * 1024
 """A file is held in memory: some 300,000 calls about short texts."""
@@ -39,6 +43,9 @@ LINE_KEYS = (
     "latency_ms",
     "error",
 )
+
+OF_EMBEDDINGS = "embedder"
+"""The member by which a line about an embedding is known."""
 
 MILLISECONDS_MAX = 10**9
 """No call takes days."""
@@ -132,8 +139,8 @@ def public(message: str) -> str:
     return _PRIVATE.sub("…", message)[:MESSAGE_CHARS_MAX]
 
 
-def decode(line: bytes) -> Call:
-    """Return the call that a line holds. Its answers are not checked against questions: `evaluators.validation` does.
+def parsed(line: bytes) -> dict[str, Any]:
+    """Return the JSON object of a line.
 
     Raises:
         InvalidRecording: the line is damaged.
@@ -146,17 +153,31 @@ def decode(line: bytes) -> Call:
         raise InvalidRecording(f"it is not one JSON object ({str(error)[:200]})") from error
     if not isinstance(data, dict):
         raise InvalidRecording("it is not a JSON object")
+    return data
+
+
+def decode(line: bytes) -> Call | None:
+    """Return the call that a line holds, None for one about an embedding.
+
+    Its answers are not checked against questions: `evaluators.validation` does.
+
+    Raises:
+        InvalidRecording: the line is damaged.
+    """
+    data = parsed(line)
+    if OF_EMBEDDINGS in data:
+        return None
     unknown = [name for name in data if name not in LINE_KEYS]
     if unknown:
         raise InvalidRecording(f"unknown member '{unknown[0][:80]}'; a call has {', '.join(LINE_KEYS)}")
-    asker = _part(data, "evaluator", dict)
+    asker = asker_of(data, "evaluator")
     return Call(
-        key=_part(data, "key", str),
-        body=_part(data, "body", str),
-        asker=Asker(*(_part(asker, name, str) for name in ("kind", "model", "fingerprint"))),
-        latency_ms=_milliseconds(data),
+        key=part(data, "key", str),
+        body=part(data, "body", str),
+        asker=asker,
+        latency_ms=milliseconds(data),
         evaluated=_evaluated(data),
-        error=_problem(data),
+        error=problem_of(data, "answers"),
     )
 
 
@@ -169,11 +190,20 @@ def read(path: Path) -> dict[str, Call]:
         InvalidRecording: the message names the file and the line.
         OSError: the file cannot be read.
     """
-    found: dict[str, Call] = {}
+    return {call.key: call for call in decoded(path, decode)}
+
+
+def decoded(path: Path, decode_line: Callable[[bytes], T | None]) -> Iterator[T]:
+    """Yield what the lines of a file hold, in order and without those for which there is None.
+
+    Raises:
+        InvalidRecording: the message names the file and the line.
+        OSError: the file cannot be read.
+    """
     try:
         file = private_files.open_regular(path)
     except FileNotFoundError:
-        return found
+        return
     with file:
         if os.fstat(file.fileno()).st_size > FILE_BYTES_MAX:
             raise InvalidRecording(f"{path} is larger than {FILE_BYTES_MAX >> 20} MiB; begin another file")
@@ -181,11 +211,11 @@ def read(path: Path) -> dict[str, Call]:
             if not line.strip() or not (line.endswith(b"\n") or _is_whole(line)):
                 continue
             try:
-                call = decode(line)
+                found = decode_line(line)
             except InvalidRecording as error:
                 raise InvalidRecording(f"{path}, line {number}: {error}; fix or delete the line") from error
-            found[call.key] = call
-    return found
+            if found is not None:
+                yield found
 
 
 def find(calls: Mapping[str, Call], key: str, body: str) -> Call | None:
@@ -235,9 +265,17 @@ class Writer:
         Raises:
             OSError: it cannot be written, for example because the disk is full.
         """
+        self.append_line(encode(call, questions))
+
+    def append_line(self, text: str) -> None:
+        """Write one line, given without its end.
+
+        Raises:
+            OSError: it cannot be written, for example because the disk is full.
+        """
         if self._file is None:
             raise ValueError("the file is closed; append within the `with`")
-        line = (encode(call, questions) + "\n").encode()
+        line = (text + "\n").encode()
         with _locked(self._file):
             written = self._file.write(line)
         if written != len(line):  # a full disk takes a part; the next start cuts it off
@@ -297,9 +335,13 @@ def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _milliseconds(fields: Mapping[str, Any]) -> float:
-    """Return what a call took; a hand may have written any number."""
-    value = _part(fields, "latency_ms", (int, float))
+def milliseconds(fields: Mapping[str, Any]) -> float:
+    """Return what a call took; a hand may have written any number.
+
+    Raises:
+        InvalidRecording: it is none that a call can take.
+    """
+    value = part(fields, "latency_ms", (int, float))
     if not 0 <= value <= MILLISECONDS_MAX:
         raise InvalidRecording(f"'latency_ms' is from 0 to {MILLISECONDS_MAX}")
     return float(value)
@@ -309,7 +351,22 @@ def _refuse_constant(name: str) -> Any:
     raise InvalidRecording(f"{name} is no number in JSON")
 
 
-def _part(fields: Mapping[str, Any], name: str, kind: type | tuple[type, ...]) -> Any:
+def asker_of(fields: Mapping[str, Any], name: str) -> Asker:
+    """Return which evaluator or embedder was asked.
+
+    Raises:
+        InvalidRecording: a part of it is missing.
+    """
+    asker = part(fields, name, dict)
+    return Asker(*(part(asker, each, str) for each in ("kind", "model", "fingerprint")))
+
+
+def part(fields: Mapping[str, Any], name: str, kind: type | tuple[type, ...]) -> Any:
+    """Return a member of a line.
+
+    Raises:
+        InvalidRecording: it is missing, or of another type.
+    """
     value = fields.get(name)
     if not isinstance(value, kind) or isinstance(value, bool):
         raise InvalidRecording(f"'{name}' is missing or of another type")
@@ -320,7 +377,7 @@ def _evaluated(fields: Mapping[str, Any]) -> Evaluated | None:
     if "answers" not in fields:
         return None
     try:
-        answers = facet_values.answers_of(_part(fields, "answers", dict))
+        answers = facet_values.answers_of(part(fields, "answers", dict))
     except facet_values.NotAFacetValue as error:
         raise InvalidRecording(str(error)) from error
     kinds: dict[str, type | tuple[type, ...]] = {
@@ -329,14 +386,19 @@ def _evaluated(fields: Mapping[str, Any]) -> Evaluated | None:
         "cost_usd": (int, float),
         "notes": dict,
     }
-    parts = {name: None if fields.get(name) is None else _part(fields, name, kind) for name, kind in kinds.items()}
-    return Evaluated(answers, _part(fields, "model", str), **parts)
+    parts = {name: None if fields.get(name) is None else part(fields, name, kind) for name, kind in kinds.items()}
+    return Evaluated(answers, part(fields, "model", str), **parts)
 
 
-def _problem(fields: Mapping[str, Any]) -> Problem | None:
+def problem_of(fields: Mapping[str, Any], result: str) -> Problem | None:
+    """Return the error of a line, None where it has a result, which is its member `result`.
+
+    Raises:
+        InvalidRecording: it has neither.
+    """
     if "error" not in fields:
-        if "answers" not in fields:
-            raise InvalidRecording("it has neither answers nor an error")
+        if result not in fields:
+            raise InvalidRecording(f"it has neither {result} nor an error")
         return None
-    error = _part(fields, "error", dict)
-    return Problem(_part(error, "reason", str), _part(error, "message", str))
+    error = part(fields, "error", dict)
+    return Problem(part(error, "reason", str), part(error, "message", str))

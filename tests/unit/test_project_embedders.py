@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from facetline.evaluators.embedded import minilm
+from facetline.evaluators.embedder_call_file import EmbedderFromFile
 from facetline.evaluators.embedders.hosted import HostedEmbedder
 from facetline.evaluators.embedders.local import LocalEmbedder
 from facetline.facets.errors import InvalidDefinition
@@ -99,6 +100,15 @@ def test_a_replay_is_not_held_up_by_a_providers_limits(load: Load):
     loaded = load(BIG + "requests_per_minute = 5\nmax_usd_per_day = 0.5\nconcurrency = 3\n", "replay")
 
     assert loaded.embedder_limits["big"] == CallLimits(concurrency=3)
+
+
+@pytest.mark.parametrize("calls", ["record", "replay"])
+def test_embedders_answer_from_recorded_calls(load: Load, calls: str):
+    """Where the settings want it; definitions stay what they are."""
+    live, loaded = load(SMALL + TEXT), load(SMALL + TEXT, calls)
+
+    assert isinstance(loaded.embedders["small"], EmbedderFromFile)
+    assert loaded.definitions == live.definitions
 
 
 @pytest.mark.parametrize(
