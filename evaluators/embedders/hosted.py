@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from facetline.evaluators.embedded import chunking
-from facetline.evaluators.embedders import contract, quantiser, reply
+from facetline.evaluators.embedders import contract, openai_protocol, quantiser, reply
 from facetline.evaluators.embedders.contract import Embedded, EmbedderIdentity, Purpose, Vectors
 from facetline.evaluators.litellm_adapter import client
 from facetline.evaluators.litellm_adapter.client import Connection
@@ -41,7 +41,7 @@ WINDOW_CHARS = 2000
 OVERLAP_SHARE = 10
 """A tenth of a window is in the next one too: what a window's end cuts through is whole there."""
 
-SPEAKS_FLOAT = frozenset({"azure", "hosted_vllm", "mistral", "openai", "openai_like", "voyage"})
+SPEAKS_FLOAT = frozenset({"azure", "hosted_vllm", "mistral", "openai", "voyage"})
 """Providers of litellm that take `encoding_format`. Some of their servers refuse a request without it, and libraries
 below litellm ask for base64 where nothing is set."""
 
@@ -73,6 +73,14 @@ class HostedSettings:
     query_prefix: str = ""
     passage_prefix: str = ""
     window_chars: int = WINDOW_CHARS
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """A reply in OpenAI's form, as JSON or as litellm's object, and its price if that is known."""
+
+    body: Any
+    cost_usd: float | None
 
 
 class HostedEmbedder:
@@ -171,8 +179,9 @@ class HostedEmbedder:
         for start in range(0, len(inputs), self.max_batch):
             group = inputs[start : start + self.max_batch]
             try:
-                call.add(await self._request(group, purpose, until_s - clock()), self._connection)
-                call.matrices.append(await asyncio.to_thread(self._matrix, call.response, len(group)))
+                found = await self._request(group, purpose, until_s - clock())
+                call.add(found)
+                call.matrices.append(await asyncio.to_thread(self._matrix, found.body, len(group)))
             except (EvaluatorUnavailable, EvaluatorMisconfigured, EvaluationFailed) as error:
                 error.spent = call.spent_with(error.spent)
                 raise
@@ -192,14 +201,18 @@ class HostedEmbedder:
         # A blank window has nothing to embed, and providers refuse it.
         return [piece for piece in cut.pieces if piece.strip()] or [text.strip()[:size]], cut.dropped
 
-    async def _request(self, inputs: list[str], purpose: Purpose, deadline_s: float) -> Any:
-        """Make one request."""
+    async def _request(self, inputs: list[str], purpose: Purpose, deadline_s: float) -> _Reply:
+        """Make one request, by OpenAI's protocol or else by litellm's `aembedding`."""
 
-        async def ask(litellm: ModuleType, key: str | None) -> Any:
-            arguments = self._arguments(purpose)
-            return await client.called(
-                litellm.aembedding, self._connection, key, deadline_s=deadline_s, input=inputs, **arguments
+        async def ask(litellm: ModuleType, key: str | None) -> _Reply:
+            arguments = {"input": inputs, **self._arguments(purpose)}
+            found = await openai_protocol.ask(litellm, self._connection, key, arguments)
+            if found is not None:
+                return _Reply(*found)
+            response = await client.called(
+                litellm.aembedding, self._connection, key, deadline_s=deadline_s, **arguments
             )
+            return _Reply(response, client.cost_of(response, self._connection))
 
         if deadline_s <= 0:
             raise EvaluatorUnavailable(f"{self._about()} did not answer in time.", reason="timeout")
@@ -216,8 +229,6 @@ class HostedEmbedder:
             arguments["input_type"] = INPUT_TYPES[self._provider][purpose]
         if self._settings.dimensions is not None:
             arguments["dimensions"] = self._settings.dimensions
-            if self._provider == "openai":  # litellm allows it for models of OpenAI alone, and servers have others
-                arguments["allowed_openai_params"] = ["dimensions"]
         return arguments
 
     def _refused(self, error: EvaluationFailed, count: int) -> PipelineError:
@@ -279,14 +290,12 @@ class _Call:
         self.usage: dict[str, int] | None = None
         self.cost_usd: float | None = None
         self.matrices: list[Floats] = []
-        self.response: Any = None
         self._count = 0
 
-    def add(self, response: Any, connection: Connection) -> None:
+    def add(self, found: _Reply) -> None:
         """Take a reply; a sum of which a part is not known is not known."""
-        usage, cost_usd = client.usage_of(response), client.cost_of(response, connection)
-        self.response = response
-        self.reported = str(getattr(response, "model", None) or self.reported)
+        usage, cost_usd = client.usage_of(found.body), found.cost_usd
+        self.reported = str(reply.part_of(found.body, "model") or self.reported)
         if self._count == 0:
             self.usage, self.cost_usd = usage, cost_usd
         else:

@@ -29,12 +29,12 @@ def matrix_of(response: Any, count: int) -> "Floats":
     """
     import numpy as np
 
-    data = _part(response, "data")
+    data = part_of(response, "data")
     if not isinstance(data, list) or not data:
         raise Malformed(f"the reply has no list of vectors, for {count} texts")
     if len(data) != count:
         raise Malformed(f"the reply has {len(data)} vectors, for {count} texts")
-    rows = [_row(_part(item, "embedding"), number, count) for number, item in enumerate(_ordered(data), 1)]
+    rows = [_row(part_of(item, "embedding"), number, count) for number, item in enumerate(_ordered(data), 1)]
     lengths = {len(row) for row in rows}
     if len(lengths) > 1:
         raise Malformed(f"the vectors of one reply have {' and '.join(map(str, sorted(lengths)))} dimensions")
@@ -44,13 +44,14 @@ def matrix_of(response: Any, count: int) -> "Floats":
         return np.stack(rows).astype(np.float32)
 
 
-def _part(holder: Any, name: str) -> Any:
+def part_of(holder: Any, name: str) -> Any:
+    """Return a member of a JSON object, or an attribute of litellm's; None without it."""
     return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
 
 
 def _ordered(data: list[Any]) -> Sequence[Any]:
     """Return the reply's items in the order of the texts: by their `index`, or as they came where none has one."""
-    places = [_part(item, "index") for item in data]
+    places = [part_of(item, "index") for item in data]
     if all(place is None for place in places):
         return data
     found: list[Any] = [None] * len(data)

@@ -41,13 +41,12 @@ SETTINGS = {
     "suppress_debug_info": True,
     "drop_params": False,  # what a model does not take must be known, not left out silently
     "num_retries": 0,
-    "DEFAULT_MAX_RETRIES": 0,  # what an embedding call takes for a max_retries of 0
 }
 UNLOGGED = "litellm._internal_context"
 """Has the mark of calls that someone else accounts for: without it a third of a call's processor time goes into a
 record of it for callbacks that we have none of, and a task is left that waits for the next."""
 
-NOISE = (r"Item '\w+' on TypedDict class", r"Pydantic serializer warnings")
+NOISE = (r"Items? '.+' on TypedDict class", r"Pydantic serializer warnings")
 """Beginnings of warnings about litellm's own types, which users cannot do anything about."""
 
 LOADING_SHARE, LOADING_AGAIN_S = 0.5, 1.0

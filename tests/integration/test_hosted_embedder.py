@@ -15,9 +15,10 @@ import pytest
 from model_replies import Reply
 from model_server import KEY, VARIABLE, Request, Server
 
-from facetline.evaluators.embedders import quantiser
+from facetline.evaluators.embedders import openai_protocol, quantiser
 from facetline.evaluators.embedders.contract import Embedded, Embedder, Purpose, Vectors
 from facetline.evaluators.embedders.hosted import HostedEmbedder, HostedSettings
+from facetline.evaluators.litellm_adapter import client
 from facetline.evaluators.litellm_adapter.client import Connection
 from facetline.facets import errors
 
@@ -27,6 +28,8 @@ TEXTS = ("The parcel is late.", "My card was charged twice.", "Hello")
 PATIENCE_S = 60.0
 """The first call loads litellm, on a machine that may be busy."""
 TABLE = "[embedders.big]"
+MODELS = ["openai/loopback-e", "azure/loopback-e", "voyage/loopback-e"]
+"""Asked by our own client, by OpenAI's library, and by litellm's client."""
 Body = Callable[[dict[str, Any]], Any]
 
 
@@ -91,7 +94,7 @@ async def test_texts_become_vectors_in_order(server: Server):
     found = await embed(hosted(server))
 
     assert found.vectors == [stored(vector(text)) for text in TEXTS]
-    assert (found.model, found.usage, found.cost_usd) == ("loopback-e", {"input_tokens": 15, "output_tokens": 0}, None)
+    assert (found.model, found.usage, found.cost_usd) == ("loopback-e", {"input_tokens": 15}, None)
     (request,) = server.requests
     assert (request.path, request.headers["authorization"]) == ("/v1/embeddings", f"Bearer {KEY}")
     assert request.body == {"model": "loopback-e", "input": list(TEXTS), "encoding_format": "float"}
@@ -115,7 +118,7 @@ async def test_a_known_price_is_counted(server: Server):
     found = await embed(embedder, "x" * 500, "y" * 10)
 
     assert len(server.requests) == 3
-    assert found.usage == {"input_tokens": 35, "output_tokens": 0}
+    assert found.usage == {"input_tokens": 35}
     assert found.cost_usd == pytest.approx(35 * 2e-8)
 
 
@@ -218,7 +221,7 @@ BASE64 = base64.b64encode(struct.pack("<3f", *GOOD)).decode()
         (listing(BASE64, BASE64, BASE64), errors.EvaluatorMisconfigured, "text (base64), and numbers were asked for"),
     ],
 )
-@pytest.mark.parametrize("model", ["openai/loopback-e", "hosted_vllm/loopback-e"])
+@pytest.mark.parametrize("model", MODELS)
 async def test_a_malformed_reply_is_refused(
     server: Server, model: str, body: Body, kind: type[errors.PipelineError], words: str
 ):
@@ -229,7 +232,7 @@ async def test_a_malformed_reply_is_refused(
     assert type(error) is kind
     assert str(error).startswith(f"embedder 'big' ({model}): ")
     assert words in str(error)
-    assert error.spent == errors.Spent("loopback-e", {"input_tokens": 15, "output_tokens": 0}, None)
+    assert (error.spent.model, error.spent.usage["input_tokens"]) == ("loopback-e", 15)
     assert len(server.requests) == 1
 
 
@@ -300,7 +303,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("reply", "kind", "words", "way_out"), REFUSALS)
-@pytest.mark.parametrize("model", ["openai/loopback-e", "hosted_vllm/loopback-e"])
+@pytest.mark.parametrize("model", MODELS)
 async def test_a_refusal_shows_the_servers_words_and_the_way_out(
     server: Server, model: str, reply: Reply, kind: type[errors.PipelineError], words: str, way_out: str
 ):
@@ -380,6 +383,38 @@ async def test_providers_that_know_of_a_purpose_get_it(server: Server, model: st
     assert server.requests[0].body["input_type"] == sent
 
 
+@pytest.mark.parametrize("provider", sorted(openai_protocol.PROVIDERS))
+async def test_our_client_sends_what_litellm_sends(server: Server, provider: str):
+    """Address, key and body are those of litellm's `aembedding`, for each provider that our client asks instead."""
+    embedder = hosted(server, f"{provider}/loopback-e")
+    await embed(embedder)
+    ours = server.requests[-1]
+    connection = Connection(f"{provider}/loopback-e", server.chat_url, VARIABLE)
+    more = {name: part for name, part in ours.body.items() if name not in ("model", "input")}
+    await client.call("aembedding", connection, deadline_s=PATIENCE_S, input=list(TEXTS), **more)
+    theirs = server.requests[-1]
+
+    assert len(server.requests) == 2
+    assert (ours.headers["user-agent"], theirs.headers["user-agent"] == "facetline") == ("facetline", False)
+    assert (ours.path, ours.body) == (theirs.path, theirs.body)
+    assert ours.headers["authorization"] == theirs.headers["authorization"] == f"Bearer {KEY}"
+
+
+async def test_the_providers_own_variables_are_looked_at(server: Server, monkeypatch: pytest.MonkeyPatch):
+    """Where the table names neither address nor key; a server without a key is sent none."""
+    hosted(server)
+    monkeypatch.setenv("OPENAI_BASE_URL", server.chat_url)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    await embed(HostedEmbedder("big", Connection("openai/loopback-e")))
+    monkeypatch.delenv("OPENAI_API_KEY")
+    await embed(HostedEmbedder("big", Connection("openai/loopback-e", server.chat_url)))
+
+    assert [request.headers.get("authorization") for request in server.requests] == [f"Bearer {KEY}", None]
+    assert {(request.path, request.headers["user-agent"]) for request in server.requests} == {
+        ("/v1/embeddings", "facetline")
+    }
+
+
 async def test_ollama_is_asked_by_its_own_protocol(server: Server):
     """Its adapter refuses `encoding_format`, which is not sent."""
     server.plan = Reply(body={"model": "nomic", "embeddings": [GOOD, GOOD, GOOD], "prompt_eval_count": 9})
@@ -399,7 +434,7 @@ async def test_a_later_request_fails_with_what_the_earlier_ones_used_up(server: 
     error = await refused(hosted(server, max_batch=2, window_chars=100), "x" * 150, "y" * 150)
 
     assert len(server.requests) == 2
-    assert error.spent == errors.Spent("loopback-e", {"input_tokens": 10, "output_tokens": 0}, None)
+    assert error.spent == errors.Spent("loopback-e", {"input_tokens": 10}, None)
 
 
 async def test_a_silent_server_is_given_up_at_the_deadline(server: Server):
