@@ -16,7 +16,7 @@ import itertools
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -119,6 +119,8 @@ class WriteWorker:
         self._owned: frozenset[int] = frozenset()
         self._sound_at: dict[int, float] = {}
         """When a partition was last seen to be what the store has a position of."""
+        self._incarnations: dict[int, int] = {}
+        """Which log a partition was when it was last looked at: what was delivered before may be of another one."""
         self._restarts: dict[int, int] = {}
         self._generation: Generation | None = None
         self._definitions = Definitions([])
@@ -128,6 +130,7 @@ class WriteWorker:
         async with self._working:
             self._owned = frozenset(partition for partition in partitions if not self._is_new(partition))
             self._sound_at.clear()
+            self._incarnations.clear()
             self.stopped.clear()
             await self._insist(self._check_count)
             for partition in sorted(self._owned):
@@ -136,8 +139,9 @@ class WriteWorker:
     async def handle(self, records: Sequence[LogRecord]) -> None:
         """Apply what was delivered; return when everything up to the highest of these records has been committed."""
         below: list[int] = []
+        delivered_from = dict(self._incarnations)  # before waiting: meanwhile it may turn out to be another log
         async with self._working:
-            await self._insist(functools.partial(self._handle, records, below))
+            await self._insist(functools.partial(self._handle, records, delivered_from, below))
         self.stats.redelivered += below[0]
         self._failpoint("apply.after_commit")
 
@@ -231,8 +235,13 @@ class WriteWorker:
             )
         self._counted_at = self._clock()
 
-    async def _handle(self, records: Sequence[LogRecord], below: list[int]) -> None:
-        """Apply what was delivered; `below` takes how many of these records had been applied when they came."""
+    async def _handle(
+        self, records: Sequence[LogRecord], delivered_from: Mapping[int, int], below: list[int]
+    ) -> None:
+        """Apply what was delivered from these incarnations.
+
+        `below` takes how many of these records had been applied when they came.
+        """
         states = await self._look()
         if not below:
             below.append(sum(_is_below(states.get(record.partition), record) for record in records))
@@ -245,7 +254,8 @@ class WriteWorker:
                 continue
             delivered = list(group)
             state = states.get(partition)
-            if state is not None and self._is_sound(partition) and _continues(state, delivered):
+            same_log = state is not None and delivered_from.get(partition) == state.incarnation
+            if state is not None and same_log and self._is_sound(partition) and _continues(state, delivered):
                 in_order.append(self._batch(partition, state, delivered, delivered[-1].offset + 1))
                 continue
             try:
@@ -308,6 +318,7 @@ class WriteWorker:
             await self._apply([self._truncated(partition, state, first)])
             state = positions.moved(state, first, None, None)
         self._sound_at[partition] = self._clock()
+        self._incarnations[partition] = state.incarnation
         return state, end
 
     async def _is_another_log(self, partition: int, state: PositionState, first: int, end: int) -> bool:

@@ -1,5 +1,6 @@
 """The write worker over a log in memory, on SQLite: jumps, standstills, logs made anew or cut, two workers at once."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -111,6 +112,33 @@ async def test_a_log_made_anew_with_as_many_records_is_applied_from_its_start(ri
 
     assert await rig.bodies("c", "d", "e") == ["c", "d", "e"]
     assert (await rig.position()).incarnation == 2
+
+
+async def test_what_a_log_delivered_before_it_was_made_anew_is_not_applied_to_the_new_one(rig: Rig):
+    """A delivery that waits while another look finds a new log is not taken for the new log's first record."""
+    log = WatchedLog(rig.log)
+    worker = rig.make_worker(log)
+    await worker.assigned([0])
+    delivered = rig.append("a")
+    await worker.handle(delivered)
+    rig.log.remake(0)
+    rig.now_s += IDLE_S
+    waiting: list[asyncio.Task[None]] = []
+
+    async def deliver() -> None:
+        log.meanwhile = None
+        waiting.append(asyncio.create_task(worker.handle(delivered)))
+        await asyncio.sleep(0)  # it has begun, and waits for its turn
+
+    log.meanwhile = deliver
+    await worker.check_idle()
+    await asyncio.gather(*waiting)
+
+    assert (await rig.position()).incarnation == 2
+    assert (await rig.position()).next_offset == 0
+    await worker.handle(rig.append("b"))
+    assert await rig.bodies("b") == ["b"]
+    assert worker.stats.incarnations == 1
 
 
 async def test_what_a_log_has_lost_is_one_dead_letter(rig: Rig):
