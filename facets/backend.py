@@ -139,6 +139,14 @@ class SearchBackend(Protocol):
     async def search(self, caller: Caller, selection: Selection, freshness: Freshness = NOW) -> dict[str, Any]:
         """Return a search's reply (docs/search.md) without its links. No model runs."""
 
+    async def grep(
+        self, caller: Caller, selection: Selection, freshness: Freshness = NOW, *, limit: int, context: int = 0
+    ) -> dict[str, Any]:
+        """Return the first lines with the selection's pattern, and how many documents have such lines."""
+
+    async def uris(self, caller: Caller, selection: Selection, freshness: Freshness = NOW, *, limit: int) -> list[str]:
+        """Return the first selected uris, in order."""
+
     async def beginnings(self, caller: Caller, uris: Sequence[str], *, chars: int) -> dict[str, tuple[int, str]]:
         """Return of each document its `revision` and how its body begins; those that are not there are left out."""
 

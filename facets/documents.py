@@ -203,6 +203,8 @@ class Shown(NamedTuple):
     fingerprint: str | None
     written_us: int
     classified_us: int | None
+    body: str | None = None
+    """None: it was not read, since the view has it."""
 
 
 class Document(BaseModel):

@@ -2,11 +2,13 @@
 
 A visible change sets a row's `feed_seq` to null. A reader numbers such rows first, each with a number above all
 that were ever given; the counter's row is locked for it, so a number that is higher was also committed later. A reader
-that takes `feed_seq > position` in order therefore misses nothing and never goes back. Bodies are never read here.
+that takes `feed_seq > position` in order therefore misses nothing and never goes back. Bodies are read for those who
+ask for them, and in the same transaction: a body never belongs to another write than its record.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -17,7 +19,13 @@ from facetline.storage.generations import Generation
 NUMBERED_MAX = 5_000
 """Rows numbered in one transaction: some tens of milliseconds under the counter's lock."""
 
+BODIES_AT_ONCE = 100
+"""Bodies read by one statement: 50 MB, where each is as long as it may be."""
+BODY_CHARS_MAX = 32 * 1024 * 1024
+"""Of the bodies of one page, about."""
+
 _STORES = models.STORE
+_BODIES = models.BODIES
 _DOCUMENTS = models.DOCUMENTS
 UNNUMBERED = _DOCUMENTS.c.feed_seq.is_(None)
 """The condition that a document has changed since it was last numbered."""
@@ -55,18 +63,83 @@ def place(tx: engine.Tx) -> Place:
     )
 
 
-def page(tx: engine.Tx, after: int, limit: int, collection: str) -> tuple[list[Shown], int, frozenset[str]]:
-    """Return what `shown` does, the feed's end at that moment, and what of the collection had no number then.
+Lacking = Callable[[Sequence[Shown]], Collection[str]]
+"""Returns the uris of those of these records whose bodies are wanted."""
 
-    A page that is shorter than `limit` is the last one: who has taken it holds every document of the collection at
-    least as it was numbered up to that end, apart from those without a number. They have changed since they were
-    numbered, and are read neither as they were nor as they are. Of them there are at most `NUMBERED_MAX + 1`.
+
+class Page(NamedTuple):
+    """Records in the order of the feed; `last`: no more were there."""
+
+    records: list[Shown]
+    last: bool
+
+
+class End(NamedTuple):
+    """A page, the feed's end at that moment, and what of the collection had no number then."""
+
+    records: list[Shown]
+    last: bool
+    end: int
+    changed: frozenset[str]
+
+
+class Newest(NamedTuple):
+    """A page of all there is, and what could not be numbered, because someone had locked it."""
+
+    records: list[Shown]
+    last: bool
+    passed_over: set[str]
+
+
+def page(tx: engine.Tx, after: int, limit: int, collection: str, lacking: Lacking | None = None) -> Page:
+    """Return what `shown` does, with the bodies of those that are lacking: fewer records where bodies are long."""
+    found = shown(tx, after, limit, collection)
+    if lacking is None:
+        return Page(found, len(found) < limit)
+    records = _with_bodies(tx, found, lacking(found))
+    return Page(records, len(records) == len(found) < limit)
+
+
+def page_and_end(tx: engine.Tx, after: int, limit: int, collection: str, lacking: Lacking | None = None) -> End:
+    """Return what `page` does, the feed's end at that moment, and what of the collection had no number then.
+
+    Who has taken the last page holds every document of the collection at least as it was numbered up to that end, apart
+    from those without a number. They have changed since they were numbered, and are read neither as they were nor as
+    they are. Of them there are at most `NUMBERED_MAX + 1`.
     """
     query = sa.select(_DOCUMENTS.c.uri).where(
         UNNUMBERED, batch_parameters.unindexed(_DOCUMENTS.c.collection) == collection
     )
     changed = frozenset(tx.execute(query.limit(NUMBERED_MAX + 1)).scalars())
-    return shown(tx, after, limit, collection), end(tx), changed
+    found = page(tx, after, limit, collection, lacking)
+    return End(found.records, found.last, end(tx), changed)
+
+
+def _with_bodies(tx: engine.Tx, records: list[Shown], wanted: Collection[str]) -> list[Shown]:
+    """Return the records, with the bodies of those that are wanted; fewer of them where bodies are long.
+
+    A record that has changed since it was read is left out: it comes again with its new number.
+    """
+    if not wanted:
+        return records
+    names, found, chars = set(wanted), [], 0
+    for start in range(0, len(records), BODIES_AT_ONCE):
+        part = records[start : start + BODIES_AT_ONCE]
+        bodies = _bodies(tx, [each.uri for each in part if each.uri in names])
+        for record in part:
+            revision, body = bodies.get(record.uri) or (record.revision, None)
+            if revision == record.revision:
+                found.append(record if body is None else record._replace(body=body))
+                chars += len(body or "")
+        if chars > BODY_CHARS_MAX:
+            break
+    return found
+
+
+def _bodies(tx: engine.Tx, uris: Sequence[str]) -> dict[str, tuple[int, str]]:
+    query = sa.select(_DOCUMENTS.c.uri, _DOCUMENTS.c.revision, _BODIES.c.body)
+    joined = query.join(_BODIES, _BODIES.c.uri == _DOCUMENTS.c.uri).where(_DOCUMENTS.c.uri.in_(uris))
+    return {row.uri: (row.revision, row.body or "") for row in tx.execute(joined)}
 
 
 def number(tx: engine.Tx, limit: int = NUMBERED_MAX) -> int:
@@ -94,8 +167,8 @@ def number(tx: engine.Tx, limit: int = NUMBERED_MAX) -> int:
     return highest - base
 
 
-def newest(tx: engine.Tx, after: int, limit: int, collection: str) -> tuple[list[Shown], set[str]] | None:
-    """Number what has changed, and return what `shown` does with what could not be numbered.
+def newest(tx: engine.Tx, after: int, limit: int, collection: str, lacking: Lacking | None = None) -> Newest | None:
+    """Number what has changed, and return what `page` does with what could not be numbered.
 
     All of a collection as it stands, if neither is there to the limit: between numbering and reading in two
     transactions a document may change once more, and would be seen neither as it was nor as it is. None: there is more
@@ -104,11 +177,11 @@ def newest(tx: engine.Tx, after: int, limit: int, collection: str) -> tuple[list
     tx.execute(tx.lock_rows(sa.select(_STORES.c.feed_seq)))  # what is without a number below stays so to the end
     if number(tx) >= NUMBERED_MAX:
         return None
-    records = shown(tx, after, limit, collection)
+    found = page(tx, after, limit, collection, lacking)
     passed_over = sa.select(_DOCUMENTS.c.uri).where(
         UNNUMBERED, batch_parameters.unindexed(_DOCUMENTS.c.collection) == collection
     )
-    return records, set(tx.execute(passed_over.limit(limit)).scalars())
+    return Newest(found.records, found.last, set(tx.execute(passed_over.limit(limit)).scalars()))
 
 
 def read(tx: engine.Tx, after: int, limit: int) -> list[Record]:
@@ -122,7 +195,7 @@ def shown(tx: engine.Tx, after: int, limit: int, collection: str) -> list[Shown]
     query = sa.select(*_SHOWN).where(_DOCUMENTS.c.feed_seq > after).order_by(_DOCUMENTS.c.feed_seq).limit(limit)
     # By the order of the feed, however small the collection is: a page never sorts more than itself.
     query = query.where(batch_parameters.unindexed(_DOCUMENTS.c.collection) == collection)
-    return list(map(Shown._make, tx.execute(query)))
+    return [Shown._make((*row, None)) for row in tx.execute(query)]
 
 
 def records(tx: engine.Tx, uris: Sequence[str]) -> list[Record]:

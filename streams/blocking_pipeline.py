@@ -55,6 +55,8 @@ class BlockingPipeline:
     delete = _blocking(Pipeline.delete)
     get = _blocking(Pipeline.get)
     search = _blocking(Pipeline.search)  # type: ignore[arg-type]  # of its free options none is called self
+    grep = _blocking(Pipeline.grep)  # type: ignore[arg-type]  # as above
+    glob = _blocking(Pipeline.glob)
     ask = _blocking(Pipeline.ask)
     warnings = _blocking(Pipeline.warnings)
     unavailability = _blocking(Pipeline.unavailability)

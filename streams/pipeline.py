@@ -19,6 +19,7 @@ from facetline.facets import documents, errors, tokens
 from facetline.facets.definitions import Definition, Definitions
 from facetline.facets.documents import Document, EventReason, Status
 from facetline.facets.search.selection import Selection, check_selection, selection_of
+from facetline.facets.view import line_search
 from facetline.storage import definitions as definitions_
 from facetline.storage import usage_ledger
 from facetline.storage.db.engine import Store
@@ -285,10 +286,7 @@ class Pipeline:
             InvalidQuery: naming what is wrong, what is allowed and the nearest match; or the sentence says nothing
                 that the questions ask.
         """
-        chosen = {
-            name: (values,) if isinstance(values, str | bool) else tuple(values)
-            for name, values in (facets or {}).items()
-        }
+        chosen = _tuples(facets)
         if ask is not None:
             understood = await self.ask(collection, ask)
             taken = {name: (each.value,) for name, each in understood.taken.items()}
@@ -312,6 +310,51 @@ class Pipeline:
         with_texts = texts.wanted(selection)
         reply = await self.follower(selection.collection).search(selection)
         return await texts.beside_hits(reply, self._texts) if with_texts else reply
+
+    async def grep(
+        self,
+        collection: str,
+        pattern: str,
+        facets: Mapping[str, str | bool | Sequence[str | bool]] | None = None,
+        *,
+        limit: int = line_search.LINES,
+        context: int = 0,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Return lines with a pattern (docs/text-search.md); `options` are those of `search` that select documents.
+
+        Raises:
+            InvalidQuery: naming what is wrong, what is allowed and the nearest match.
+        """
+        line_search.check(limit, context)
+        given = {**options, "grep": pattern, "collection": collection, "facets": _tuples(facets)}
+        view = await self.follower(collection).caught_up(texts=True)
+        return await asyncio.to_thread(view.grep, selection_of(given), limit=limit, context=context)
+
+    async def glob(
+        self,
+        pattern: str | None = None,
+        *,
+        collection: str | None = None,
+        scope: str | None = None,
+        limit: int = line_search.URIS,
+    ) -> dict[str, Any]:
+        """Return the first uris whose path without scope fits a pattern, in order; of one collection or of all.
+
+        Raises:
+            InvalidQuery: naming what is wrong.
+        """
+        line_search.check_uris(limit)
+        names = [collection] if collection is not None else sorted((await self.definitions()).by_name)
+        found: list[str] = []
+        for name in names:
+            definition = await self.definition(name)
+            if collection is None and scope is not None and not definition.scoped:
+                continue
+            selection = selection_of({"collection": name, "glob": pattern, "scope": scope})
+            found += await self.follower(name).uris(selection, after="", limit=limit + 1)
+        found.sort()
+        return {"uris": found[:limit], "truncated": len(found) > limit}
 
     async def _texts(self, uris: Sequence[str]) -> Mapping[str, tuple[int, str]]:
         return await self.store.read(documents_.bodies, uris)
@@ -554,3 +597,9 @@ async def poll(look: Callable[[], Awaitable[T | None]], ends: float) -> T | None
             return found
         await asyncio.sleep(min(pause_s, left_s))
         pause_s = min(pause_s * 1.5, POLL_MAX_S)
+
+
+def _tuples(facets: Mapping[str, str | bool | Sequence[str | bool]] | None) -> dict[str, tuple[str | bool, ...]]:
+    return {
+        name: (values,) if isinstance(values, str | bool) else tuple(values) for name, values in (facets or {}).items()
+    }

@@ -26,6 +26,7 @@ from facetline.facets.api import (
     replies,
     reply_models,
     statements,
+    texts,
 )
 from facetline.facets.api import openapi as described
 from facetline.facets.api.auth import Access
@@ -210,6 +211,7 @@ def openapi(app: FastAPI) -> dict[str, Any]:
 ROUTES: tuple[RouteSpec, ...] = (
     *documents.ROUTES,
     *collections.ROUTES,
+    *texts.ROUTES,
     *jobs.ROUTES,
     *dead_letters.ROUTES,
     *statements.ROUTES,

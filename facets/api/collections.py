@@ -141,7 +141,8 @@ def _as_parameters(selection: Selection, given: models.Search) -> list[tuple[str
     pairs = [(f"f.{name}", value) for name, values in selection.facets.items() for value in values]
     pairs += [(f"mc.{name}", str(value)) for name, value in selection.mc.items()]
     for name, value in selection.model_dump(exclude={"collection", "facets", "mc"}, exclude_defaults=True).items():
-        pairs.append((name, ",".join(value) if isinstance(value, tuple) else str(value)))
+        text = ",".join(value) if isinstance(value, tuple) else str(value)
+        pairs.append((name, text.lower() if isinstance(value, bool) else text))
     return [*pairs, *(("at_least", token) for token in given.at_least)]
 
 

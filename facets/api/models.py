@@ -75,6 +75,34 @@ Fields = Annotated[
     Literal["body"] | None,
     Field(description="`body`: hits carry their text, rows have it as `doc_body`; pages then have at most 50 hits"),
 ]
+Query = Annotated[
+    str | None,
+    Field(
+        max_length=1_000, description='words to look for; `"a phrase"`, `-word` and `word*` are syntax, nothing else is'
+    ),
+]
+Mode = Annotated[
+    Literal["keyword", "vector", "hybrid"] | None,
+    Field(description="by words, by meaning, or both; default: both with an embedder, else by words"),
+]
+Words = Annotated[Literal["any", "all"], Field(description="a match has any or all of the words")]
+Exact = Annotated[bool, Field(description="words as they are written: no stems, no corrected typos")]
+MinScore = Annotated[float | None, Field(ge=0, le=1, description="only hits with at least this score")]
+Grep = Annotated[
+    str | None,
+    Field(
+        min_length=1,
+        max_length=1_000,
+        description="only documents with a line that matches (RE2; what is no RE2 is taken literally, and noted)",
+    ),
+]
+IgnoreCase = Annotated[bool, Field(description="`grep` in upper or lower case alike")]
+Glob = Annotated[
+    str | None,
+    Field(max_length=512, description="only documents whose key, or path without scope, matches: `* ** ? [] {}`"),
+]
+Highlight = Annotated[bool, Field(description="hits have `highlights`, `snippet` and `line_range`")]
+ScoreDetails = Annotated[bool, Field(description="hits have `score_details`")]
 _SORT = "columns, comma-separated; prefix `-` for descending"
 _COUNTS = "questions to count, comma-separated; `*`: all"
 _MC = "minimum confidence of one question's answers, instead of `min_confidence`"
@@ -105,6 +133,16 @@ class Search(Fresh):
         Literal["body"] | list[Literal["body"]] | None,
         Field(description="`body`: hits carry their text; a page then has at most 50 of them"),
     ] = None
+    q: Query = None
+    mode: Mode = None
+    words: Words = "any"
+    exact: Exact = False
+    min_score: MinScore = None
+    grep: Grep = None
+    ignore_case: IgnoreCase = False
+    glob: Glob = None
+    highlight: Highlight = False
+    score_details: ScoreDetails = False
 
 
 class SearchParameters(Fresh):
@@ -128,9 +166,50 @@ class SearchParameters(Fresh):
     facet_mode: FacetMode = "disjunctive"
     scope: Scope = None
     fields: Fields = None
+    q: Query = None
+    mode: Mode = None
+    words: Words = "any"
+    exact: Exact = False
+    min_score: MinScore = None
+    grep: Grep = None
+    ignore_case: IgnoreCase = False
+    glob: Glob = None
+    highlight: Highlight = False
+    score_details: ScoreDetails = False
     stream: Literal["on"] | None = Field(
         default=None, description="accepted with CSV and NDJSON, which always return all rows"
     )
+
+
+class TextParameters(Fresh):
+    """Which documents a pattern is looked for in, as URL parameters."""
+
+    f: dict[str, list[str]] = Field(
+        default={}, title="FacetParameters", description="`f.QUESTION=VALUE`, as in a search"
+    )
+    min_confidence: MinConfidence = None
+    mc: dict[str, float] = Field(default={}, title="ConfidenceParameters", description=f"`mc.QUESTION=0.9`: {_MC}")
+    filter: Filter = None
+    scope: Scope = None
+
+
+class GrepParameters(TextParameters):
+    """Lines that match a pattern."""
+
+    pattern: str = Field(
+        min_length=1, max_length=1_000, description="RE2; what is no RE2 is taken literally, and the reply says so"
+    )
+    ignore_case: IgnoreCase = False
+    glob: Glob = None
+    limit: int = Field(default=50, ge=1, le=1_000, description="maximum number of lines")
+    context: int = Field(default=0, ge=0, le=5, description="lines before and after each line")
+
+
+class GlobParameters(TextParameters):
+    """Uris that match a pattern; without one all of them."""
+
+    pattern: Glob = None
+    limit: int = Field(default=100, ge=1, le=1_000, description="maximum number of uris")
 
 
 class Write(Taken):

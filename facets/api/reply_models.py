@@ -113,10 +113,33 @@ class Collections(BaseModel):
     collections: list[Collection]
 
 
+class Highlight(BaseModel):
+    """Where a word that was looked for stands: code points from `start` to before `end` of a field."""
+
+    field: str
+    start: int
+    end: int
+
+
+class LineRange(BaseModel):
+    """Lines of the body, from 1, both included."""
+
+    start: int
+    end: int
+
+
+class ScoreDetails(BaseModel):
+    """What a score consists of: the plain sum of BM25, and how many of how many words the document has."""
+
+    keyword: float
+    words: list[int]
+
+
 class Hit(BaseModel):
     """A document in the result of a search.
 
-    `body` is present with `fields=body` only; null if the text changed after these answers.
+    `body` is present with `fields=body` only; null if the text changed after these answers. `score` is present with
+    `q`, `highlights`, `snippet` and `line_range` with `highlight`, `score_details` with `score_details`.
     """
 
     uri: str
@@ -129,6 +152,23 @@ class Hit(BaseModel):
     state: Json | None
     outdated: bool | None = None
     body: str | None = None
+    score: float | None = None
+    highlights: list[Highlight] | None = None
+    snippet: str | None = None
+    line_range: LineRange | None = None
+    score_details: ScoreDetails | None = None
+
+
+class TextNotes(BaseModel):
+    """How words and patterns were looked for; fields without a meaning for the search are absent.
+
+    `corrected` maps words that no text has to those that were looked for instead.
+    """
+
+    mode: Literal["keyword", "vector", "hybrid"] | None = None
+    corrected: dict[str, str] | None = None
+    taken_as: Literal["literal"] | None = None
+    because: str | None = None
 
 
 class Bucket(BaseModel):
@@ -187,6 +227,41 @@ class SearchReply(BaseModel):
     as_of: AsOf
     took_ms: float
     links: Links
+    search: TextNotes | None = None
+
+
+class Line(BaseModel):
+    """A line of a document's body, from 1; `before` and `after` are there with `context`."""
+
+    uri: str
+    line: int
+    snippet: str
+    before: list[str] | None = None
+    after: list[str] | None = None
+
+
+class Token(BaseModel):
+    """Freshness of a reply."""
+
+    token: str
+
+
+class LinesReply(BaseModel):
+    """The first lines that match, in the order of uris, and the exact number of documents with such lines."""
+
+    lines: list[Line]
+    documents: int
+    truncated: bool
+    taken_as: Literal["literal"] | None = None
+    because: str | None = None
+    as_of: Token
+
+
+class UrisReply(BaseModel):
+    """The first uris that match, in order."""
+
+    uris: list[str]
+    truncated: bool
 
 
 class Job(BaseModel):

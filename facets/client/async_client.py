@@ -70,6 +70,19 @@ class AsyncClient(Common):
             self.memory.forget()
         return self.memory.found(collection, reply)
 
+    async def grep(self, collection: str, pattern: str, facets: Facets | None = None, **options: Any) -> dict[str, Any]:
+        r"""Find lines: `await client.grep("tickets", r"ORD-\d+", {"topic": ["billing"]}, context=1)`.
+
+        Options: `ignore_case`, `glob`, `filter`, `scope`, `limit`, `context`, and others of docs/text-search.md.
+        """
+        return dict(await self._call(self.over_texts(collection, "grep", pattern, facets, options)))
+
+    async def glob(
+        self, collection: str, pattern: str | None = None, facets: Facets | None = None, **options: Any
+    ) -> dict[str, Any]:
+        """List uris: `await client.glob("docs", "guides/**/*.md", limit=1000)`."""
+        return dict(await self._call(self.over_texts(collection, "glob", pattern, facets, options)))
+
     async def rows(
         self, collection: str, facets: Facets | None = None, *, limit: int | None = None, **options: Any
     ) -> AsyncIterator[dict[str, Any]]:

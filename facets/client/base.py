@@ -65,6 +65,19 @@ class Common:
         tokens = dict.fromkeys([*(given.pop("at_least", None) or ()), *own])
         return calls.search(collection, facets, {**given, "at_least": list(tokens)[:TOKENS_MAX] or None})
 
+    def over_texts(
+        self,
+        collection: str,
+        what: str,
+        pattern: str | None,
+        facets: Facets | None,
+        options: Mapping[str, Any],
+    ) -> Call:
+        """Return a `grep` or `glob` that includes this client's earlier writes and reads."""
+        given = dict(options)
+        tokens = dict.fromkeys([*(given.pop("at_least", None) or ()), *self.memory.for_search(collection)])
+        return calls.of_texts(collection, what, pattern, facets, {**given, "at_least": list(tokens)[:TOKENS_MAX]})
+
 
 def made(reply: httpx.Response) -> Reply:
     """Return a `Reply` from httpx's response."""

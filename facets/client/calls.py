@@ -290,6 +290,28 @@ def wanted(limit: int | None, options: Mapping[str, Any]) -> Wanted:
     return Wanted(limit, PAGE_HITS_WITH_TEXTS if options.get("fields") else PAGE_HITS)
 
 
+_LISTS = ("facets", "mc", "at_least")
+
+
+def of_texts(
+    collection: str, what: str, pattern: str | None, facets: Mapping[str, Any] | None, options: Mapping[str, Any]
+) -> Call:
+    """Return a `grep` or `glob`; `options` are the parameters of its route."""
+    pairs: list[tuple[str, str]] = [("pattern", pattern)] if pattern else []
+    for name, value in (facets or {}).items():
+        values = [value] if isinstance(value, str | bool) else value
+        pairs += [(f"f.{name}", _parameter(each)) for each in values]
+    pairs += [(f"mc.{name}", _parameter(value)) for name, value in (options.get("mc") or {}).items()]
+    pairs += [("at_least", token) for token in options.get("at_least") or ()]
+    pairs += [(name, _parameter(value)) for name, value in options.items() if name not in _LISTS and value is not None]
+    wait_s = float(options.get("wait_ms") or 2_000) / 1_000 + SEARCH_S
+    return Call("GET", f"/v1/collections/{part(collection)}/{what}", tuple(pairs), wait_s=wait_s)
+
+
+def _parameter(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def search(collection: str, facets: Mapping[str, Any] | None, options: Mapping[str, Any]) -> Call:
     """Return a search; `options` are the fields of `POST …/search`."""
     chosen = {name: value if isinstance(value, str | bool) else list(value) for name, value in (facets or {}).items()}

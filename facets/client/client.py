@@ -83,6 +83,19 @@ class Client(Common):
             self.memory.forget()
         return self.memory.found(collection, reply)
 
+    def grep(self, collection: str, pattern: str, facets: Facets | None = None, **options: Any) -> dict[str, Any]:
+        r"""Find lines: `client.grep("tickets", r"ORD-\d+", {"topic": ["billing"]}, context=1)`.
+
+        Options: `ignore_case`, `glob`, `filter`, `scope`, `limit`, `context`, and others of docs/text-search.md.
+        """
+        return dict(self._call(self.over_texts(collection, "grep", pattern, facets, options)))
+
+    def glob(
+        self, collection: str, pattern: str | None = None, facets: Facets | None = None, **options: Any
+    ) -> dict[str, Any]:
+        """List uris: `client.glob("docs", "guides/**/*.md", limit=1000)`."""
+        return dict(self._call(self.over_texts(collection, "glob", pattern, facets, options)))
+
     def rows(
         self, collection: str, facets: Facets | None = None, *, limit: int | None = None, **options: Any
     ) -> Iterator[dict[str, Any]]:

@@ -13,10 +13,12 @@ from typing import Any
 
 from facetline.facets.errors import InvalidCursor
 from facetline.facets.search.selection import Selection, sorted_by
+from facetline.facets.search.sql import Query
 from facetline.facets.table.tables import Kind, Table
+from facetline.facets.text.carried import Carried, from_json
 
-# A uri and SORT_MAX texts of sort_keys.CHARACTERS_MAX, encoded, with room.
-_LENGTH_MAX = 32 * 1024
+# A uri, SORT_MAX texts of sort_keys.CHARACTERS_MAX and the words of a text search, encoded, with room.
+_LENGTH_MAX = 48 * 1024
 _TYPES: Mapping[Kind, tuple[type, ...]] = {
     "text": (str,),
     "integer": (int,),
@@ -26,30 +28,37 @@ _TYPES: Mapping[Kind, tuple[type, ...]] = {
 }
 
 
-def encode(after: tuple[Any, ...], selection: Selection, table: Table) -> str:
-    """Return the cursor behind a row; `after` is what it sorts by, its uri last."""
-    text = json.dumps([_binding(selection, table), *after], ensure_ascii=False, separators=(",", ":"))
+def encode(after: tuple[Any, ...], carried: Carried | None, query: Query) -> str:
+    """Return the cursor behind a row; `after` is what it sorts by, its uri last, `carried` is of a search by text."""
+    parts = [_binding(query.selection, query.table), *after, *([] if carried is None else [carried])]
+    text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def decode(selection: Selection, table: Table) -> tuple[Any, ...] | None:
-    """Return what the selection's cursor carries, None without a cursor.
+def decode(query: Query) -> tuple[tuple[Any, ...] | None, Carried | None]:
+    """Return what the selection's cursor carries of the last row and of a search by text, None without a cursor.
 
     Raises:
         InvalidCursor: it is damaged, or belongs to another search or to an older definition of the collection.
     """
+    selection, table = query.selection, query.table
     if selection.cursor is None:
-        return None
+        return None, None
     binding, *after = _parts(selection.cursor)
     if binding != _binding(selection, table):
         raise InvalidCursor("the cursor belongs to another search; leave it out to start over")
+    carried = None
+    if selection.q is not None:
+        carried = from_json(after.pop()) if after else None
+        if carried is None:
+            raise _damaged()
     kinds: list[Kind] = [*(column.kind for column, _ in sorted_by(selection, table)), "text"]
     if len(after) != len(kinds) or not isinstance(after[-1], str):
         raise _damaged()
     for value, kind in zip(after, kinds, strict=True):
         if value is not None and not _fits(value, kind):
             raise _damaged()
-    return tuple(after)
+    return tuple(after), carried
 
 
 def _parts(cursor: str) -> list[Any]:
@@ -91,7 +100,8 @@ def _binding(selection: Selection, table: Table) -> str:
         sorted((name, selection.least(name)) for name in selection.facets),
         selection.filter,
         selection.sort,
-        selection.scope,
+        selection.of_texts,
+        selection.glob,
         [(column.name, column.kind, column.values) for column in table.columns.values()],
     ]
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]

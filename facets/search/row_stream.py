@@ -51,7 +51,7 @@ class RowReader:
         self._page_rows = page_rows
         self._held = held
         self._turn = threading.Lock()
-        self._places: NDArray[np.int64] = cursor.execute(statement.text, statement.values).fetchnumpy()["rowid"]
+        self._places: NDArray[np.int64] = cursor.execute(statement.text, statement.values).fetchnumpy()["place"]
         self._read = 0
         self._open = True
 

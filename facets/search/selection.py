@@ -7,7 +7,7 @@ filter's text is read in `facets.filter.parser`, the cursor's in `facets.search.
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from facetline.facets.definitions import Definition
 from facetline.facets.errors import InvalidQuery, UnknownFacet, UnknownValue, nearest
@@ -16,6 +16,7 @@ from facetline.facets.filter.tree import Node
 from facetline.facets.questions import Boolean, Choice, Question
 from facetline.facets.table import tables
 from facetline.facets.table.tables import Column, Table
+from facetline.facets.text import globs, lines, query
 
 MISSING = "__missing__"
 LIMIT_MAX = 200
@@ -35,6 +36,10 @@ Field = Literal["body"]
 """What hits carry only when it is asked for."""
 FacetSort = Literal["declared", "count", "alpha"]
 FacetMode = Literal["disjunctive", "conjunctive"]
+TextMode = Literal["keyword", "vector", "hybrid"]
+SCORE, MATCHED = "doc_score", "doc_matched"
+FOUND_COLUMNS = {name: Column(name, "integer") for name in (SCORE, MATCHED)}
+"""What a search by text can be sorted by beside the table's columns: score, and how many of the words a text has."""
 
 
 def _one_or_many(value: Any) -> Any:
@@ -57,6 +62,10 @@ def _filter_text(value: Any) -> Any:
     return cql2_json.text_of(value) if isinstance(value, Mapping) else value
 
 
+def _not_blank(value: str | None) -> str | None:
+    return None if value is None or not value.strip() else value
+
+
 class Selection(BaseModel):
     """One search.
 
@@ -70,6 +79,9 @@ class Selection(BaseModel):
     fullest, in the order `facet_sort`; those under `facet_min_count` are left out, selected ones never.
 
     `fields` adds to hits what the view does not hold: `body`, the text, which is read from the store.
+
+    `q` are words that are looked for (`words`: any or all of them; `exact`: as they are written), `grep` is a pattern
+    that a line has, `glob` one of keys. With `q` the best come first; `min_score` leaves out what scores less.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -89,10 +101,31 @@ class Selection(BaseModel):
     facet_mode: FacetMode = "disjunctive"
     scope: str | None = None
     fields: Annotated[tuple[Field, ...], BeforeValidator(_comma_separated)] = ()
+    q: Annotated[str | None, AfterValidator(_not_blank)] = None
+    mode: TextMode | None = None
+    words: Literal["any", "all"] = "any"
+    exact: bool = False
+    min_score: float | None = None
+    grep: str | None = None
+    ignore_case: bool = False
+    glob: str | None = None
+    highlight: bool = False
+    score_details: bool = False
 
     def least(self, question: str) -> float | None:
         """Return the least confidence that an answer to a question needs, None when any will do."""
         return self.mc.get(question, self.min_confidence)
+
+    @property
+    def by_text(self) -> bool:
+        """Whether words or a pattern are looked for in texts."""
+        return self.q is not None or self.grep is not None
+
+    @property
+    def of_texts(self) -> tuple[Any, ...]:
+        """All that decides which texts match, and how well."""
+        asked = (self.q, self.mode, self.words, self.exact, self.min_score, self.grep, self.ignore_case)
+        return (self.collection, self.scope, *asked)
 
 
 def selection_of(fields: Mapping[str, Any]) -> Selection:
@@ -167,14 +200,17 @@ def check_on_table(selection: Selection, table: Table) -> Node | None:
     for name, values in selection.facets.items():
         _check_facet(name, values, table)
     _check_counts(selection, table)
-    _check_sort(selection.sort, table)
+    _check_sort(selection, table)
+    _check_texts(selection, table)
     _check_scope(selection.scope, table)
     return None if selection.filter is None else parser.parse(selection.filter, table)
 
 
 def sorted_by(selection: Selection, table: Table) -> list[tuple[Column, bool]]:
     """Return the columns of a checked selection's order, and whether each is descending."""
-    return [(table.columns[item.removeprefix("-")], item.startswith("-")) for item in selection.sort]
+    order = selection.sort or ((f"-{SCORE}",) if selection.q is not None else ())
+    known = {**table.columns, **FOUND_COLUMNS}
+    return [(known[item.removeprefix("-")], item.startswith("-")) for item in order]
 
 
 def counted_by(selection: Selection, table: Table) -> tuple[str, ...]:
@@ -223,12 +259,28 @@ def _check_counts(selection: Selection, table: Table) -> None:
     _refuse_twice("counts", selection.counts)
 
 
-def _check_sort(sort: tuple[str, ...], table: Table) -> None:
-    names = tuple(item.removeprefix("-") for item in sort)
+def _check_texts(selection: Selection, table: Table) -> None:
+    if selection.min_score is not None and not 0 <= selection.min_score <= 1:
+        raise InvalidQuery(f"min_score is {selection.min_score}; it goes from 0 to 1")
+    if selection.mode in {"vector", "hybrid"}:
+        name = table.definition.name
+        raise InvalidQuery(f"mode is {selection.mode}, and collection '{name}' has no embedder; use mode=keyword")
+    if selection.q is not None:
+        query.parse(selection.q)
+    if selection.grep is not None:
+        lines.checked(selection.grep)
+    if selection.glob is not None:
+        globs.expression(selection.glob)
+
+
+def _check_sort(selection: Selection, table: Table) -> None:
+    names = tuple(item.removeprefix("-") for item in selection.sort)
     if len(names) > SORT_MAX:
         raise InvalidQuery(f"sort names {len(names)} columns; at most {SORT_MAX} are taken")
     for name in names:
-        if name not in table.columns:
+        if name in FOUND_COLUMNS and selection.q is None:
+            raise InvalidQuery(f"sort: {name} is of searches with words; send q or leave {name} out")
+        if name not in table.columns and name not in FOUND_COLUMNS:
             hint = nearest(name[:80], table.columns)
             raise InvalidQuery(
                 f"sort: there is no column {name[:80]!r}{hint}; known: {_list(table.columns)}", allowed=table.columns

@@ -5,6 +5,7 @@ Values never get into the text; names do, and every name comes from a table's ow
 
 # ruff: noqa: S608 (see above)
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,11 +14,12 @@ from facetline.facets.documents import Status
 from facetline.facets.filter.tree import Node
 from facetline.facets.questions import Score
 from facetline.facets.search import histograms, sql_text
-from facetline.facets.search.conditions import Clause, all_of, as_text, condition, parameter, wanted
+from facetline.facets.search.conditions import Clause, all_of, any_of, as_text, condition, parameter, wanted
 from facetline.facets.search.selection import MISSING, Selection, counted_by, sorted_by
 from facetline.facets.search.sort_keys import SortKey, behind
 from facetline.facets.table.ddl import name_of
 from facetline.facets.table.tables import Table
+from facetline.facets.text import globs
 
 HIT = (
     "doc_uri",
@@ -31,6 +33,11 @@ HIT = (
     "doc_state",
 )
 """The cells of a hit, the first ones of a page's row."""
+FOUND = ("doc_score", "doc_keyword", "doc_matched", "doc_text")
+"""The cells that follow where texts were looked for: both scores, the number of words, the text's number."""
+MATCHES = "_matches"
+"""The name under which a cursor finds the texts that match: text, score, keyword, matched."""
+_FOUND = "_found"
 
 
 @dataclass(frozen=True)
@@ -42,9 +49,27 @@ class Query:
     filter: Node | None
 
     @property
+    def by_text(self) -> bool:
+        """Whether rows are those of `MATCHES` only."""
+        return self.selection.by_text
+
+    @property
     def source(self) -> str:
-        """The table as it stands in SQL."""
-        return name_of(self.table)
+        """What rows are selected from, as it stands in SQL; `place` is where a row lies in the table."""
+        if not self.by_text:
+            return f"(SELECT *, rowid AS place FROM {name_of(self.table)})"
+        scores = "m.score AS doc_score, m.keyword AS doc_keyword, m.matched AS doc_matched"
+        joined = f"{name_of(self.table)} AS d JOIN temp.main.{MATCHES} AS m ON m.text = d.doc_text"
+        return f"(SELECT d.*, d.rowid AS place, {scores} FROM {joined})"
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The first cells of a page's row."""
+        return (*HIT, *FOUND) if self.by_text else HIT
+
+    def carried(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return what a row of a page is sorted by, its uri last."""
+        return (*row[len(self.cells) :], row[0])
 
     @property
     def keys(self) -> list[SortKey]:
@@ -58,18 +83,23 @@ class Query:
 
 
 def page(query: Query, after: tuple[Any, ...] | None) -> Clause:
-    """Return the statement of one page and one row more: the cells of `HIT`, then what each sort key carries.
+    """Return the statement of one page and one row more: the query's cells, then what each sort key carries.
 
     `after` is what the row before the page carried, its uri last; None for the first page.
     """
     keys = query.keys
     where = _where(query) if after is None else all_of([_where(query), behind(keys, after)])
-    cells = ", ".join([*HIT, *(key.carried for key in keys)])
+    cells = ", ".join([*query.cells, *(key.carried for key in keys)])
     order = ", ".join([*(key.order for key in keys), "doc_uri"])
-    return Clause(
-        f"SELECT {cells} FROM {query.source} WHERE {where.text} ORDER BY {order} LIMIT ?",
-        (*where.values, query.selection.limit + 1),
-    )
+    values = (*where.values, query.selection.limit + 1)
+    if not query.by_text:
+        source = name_of(query.table)
+        return Clause(f"SELECT {cells} FROM {source} WHERE {where.text} ORDER BY {order} LIMIT ?", values)
+    # The wide cells are read of the page's rows alone.
+    found = f"place, {', '.join(FOUND[:-1])}"
+    best = f"SELECT {found} FROM {query.source} WHERE {where.text} ORDER BY {order} LIMIT ?"
+    joined = f"({best}) AS best JOIN {name_of(query.table)} AS d ON d.rowid = best.place"
+    return Clause(f"SELECT {cells} FROM {joined} ORDER BY {order}", values)
 
 
 def uris(query: Query, *, after: str, limit: int) -> Clause:
@@ -77,6 +107,21 @@ def uris(query: Query, *, after: str, limit: int) -> Clause:
     where = all_of([_where(query), Clause("doc_uri > ?", (after,))])
     return Clause(
         f"SELECT doc_uri FROM {query.source} WHERE {where.text} ORDER BY doc_uri LIMIT ?", (*where.values, limit)
+    )
+
+
+def total(query: Query) -> Clause:
+    """Return the statement that counts what is selected."""
+    where = _where(query)
+    return Clause(f"SELECT count(*) FROM {query.source} WHERE {where.text}", where.values)
+
+
+def numbered(query: Query, *, limit: int) -> Clause:
+    """Return the statement of the first selected uris with the numbers of their texts, in order."""
+    where = _where(query)
+    return Clause(
+        f"SELECT doc_uri, doc_text FROM {query.source} WHERE {where.text} ORDER BY doc_uri LIMIT ?",
+        (*where.values, limit),
     )
 
 
@@ -88,13 +133,13 @@ def places(query: Query) -> Clause:
     """Return the statement of all selected rows' places in the table, in order. They hold within one snapshot."""
     where = _where(query)
     order = ", ".join([*(key.order for key in query.keys), "doc_uri"])
-    return Clause(f"SELECT rowid FROM {query.source} WHERE {where.text} ORDER BY {order}", where.values)
+    return Clause(f"SELECT place FROM {query.source} WHERE {where.text} ORDER BY {order}", where.values)
 
 
 def cells_at(query: Query) -> str:
     """Return the statement of the rows at `PLACES`, in any order: place, then the columns that people may name."""
     cells = ", ".join(as_text(column) for column in query.table.columns.values())
-    return f"SELECT rowid, {cells} FROM {query.source} WHERE rowid IN (SELECT place FROM temp.main.{PLACES})"
+    return f"SELECT rowid, {cells} FROM {name_of(query.table)} WHERE rowid IN (SELECT place FROM temp.main.{PLACES})"
 
 
 TOTAL, PENDING = -1, -2
@@ -109,13 +154,21 @@ def numbers(query: Query) -> Clause:
     row for each group of documents that it does not distinguish. The rows `TOTAL` and `PENDING` have documents only;
     there is no row `TOTAL` where a facet has the same total (`total_of`).
     """
-    parts = [_count(query, number, name) for number, name in enumerate(query.counted)]
-    parts.append(_alone(query, PENDING, all_of([_status(query, "=", Status.PENDING), *_scope(query.selection)])))
+    source = _FOUND if query.by_text else name_of(query.table)
+    parts = [_count(query, number, name, source) for number, name in enumerate(query.counted)]
+    pending = all_of([_status(query, "=", Status.PENDING), *_scope(query.selection)])
+    parts.append(_alone(PENDING, pending, name_of(query.table)))
     if total_of(query) == TOTAL:
-        parts.append(_alone(query, TOTAL, _where(query)))
-    return Clause(
-        " UNION ALL ".join(part.text for part in parts), tuple(value for part in parts for value in part.values)
-    )
+        parts.append(_alone(TOTAL, _where(query), source))
+    text = " UNION ALL ".join(part.text for part in parts)
+    if query.by_text:  # joined once, with the columns that are named
+        named = [column.quoted for column in query.table.stored if _names(text, column.name)]
+        text = f"WITH {_FOUND} AS MATERIALIZED (SELECT {', '.join(named)} FROM {query.source}) {text}"
+    return Clause(text, tuple(value for part in parts for value in part.values))
+
+
+def _names(text: str, column: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(column)}(?!\w)", text) is not None
 
 
 def total_of(query: Query) -> int:
@@ -125,12 +178,12 @@ def total_of(query: Query) -> int:
     return next(whole, TOTAL)
 
 
-def _alone(query: Query, number: int, where: Clause) -> Clause:
+def _alone(number: int, where: Clause, source: str) -> Clause:
     cells = "NULL, NULL, NULL, count(*), NULL, NULL, NULL"
-    return Clause(f"SELECT {number}, {cells} FROM {query.source} WHERE {where.text}", where.values)
+    return Clause(f"SELECT {number}, {cells} FROM {source} WHERE {where.text}", where.values)
 
 
-def _count(query: Query, number: int, name: str) -> Clause:
+def _count(query: Query, number: int, name: str, source: str) -> Clause:
     question, bucket = query.table.questions[name], query.table.buckets_of(name).quoted
     where = _where(query, but=name if query.selection.facet_mode == "disjunctive" else None)
     least = query.selection.least(name)
@@ -145,7 +198,7 @@ def _count(query: Query, number: int, name: str) -> Clause:
     # The status is why a value is missing; where there is a value, it is always the same.
     return Clause(
         f"SELECT {number}, CAST({bucket} AS VARCHAR), CAST(doc_status AS VARCHAR), {interval}, count(*), "
-        f"{', '.join(given)} FROM {query.source} WHERE {where.text} "
+        f"{', '.join(given)} FROM {source} WHERE {where.text} "
         f"GROUP BY {', '.join([bucket, 'doc_status', *([interval] if isinstance(question, Score) else [])])}",
         (*confident.values * len(given), *where.values),
     )
@@ -154,11 +207,13 @@ def _count(query: Query, number: int, name: str) -> Clause:
 def shown(query: Query) -> str:
     """Return the total as a statement to be shown, its values inside, over the tables that `sql` offers people.
 
-    Those hold no deleted documents, and options as text.
+    Those hold no deleted documents, and options as text. What is looked for in texts is the table `found`, which the
+    caller of `sql` asks for.
     """
     parts = [sql_text.text_of(part) for part in _parts(query)]
     where = "\nWHERE " + "\n  AND ".join(parts) if parts else ""
-    return f'SELECT count(*) AS total FROM "{query.table.definition.name}"{where}'
+    joined = " JOIN found USING (doc_uri)" if query.by_text else ""
+    return f'SELECT count(*) AS total FROM "{query.table.definition.name}"{joined}{where}'
 
 
 def _where(query: Query, *, but: str | None = None) -> Clause:
@@ -176,12 +231,23 @@ def _parts(query: Query, *, but: str | None = None) -> list[Clause]:
         if name != but
     ]
     parts += _scope(selection)
+    parts += [] if selection.glob is None else [_glob(selection.glob)]
     return parts if query.filter is None else [*parts, condition(query.filter)]
 
 
 def _status(query: Query, operator: str, status: Status) -> Clause:
     column = query.table.columns["doc_status"]
     return Clause(f"{column.quoted} {operator} {parameter(column)}", (status.value,))
+
+
+def _glob(glob: str) -> Clause:
+    """Return the condition that a glob fits a document's key, or its path without the scope."""
+    expression, start = globs.expression(glob), globs.literal_start(glob)
+    path = "CASE WHEN doc_scope = '' THEN doc_uri ELSE substr(doc_uri, length(doc_scope) + 3) END"
+    return any_of(
+        Clause(f"(starts_with({text}, CAST(? AS VARCHAR)) AND regexp_full_match({text}, ?, 's'))", (start, expression))
+        for text in ("doc_key", path)
+    )
 
 
 def _scope(selection: Selection) -> list[Clause]:

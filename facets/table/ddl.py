@@ -73,13 +73,23 @@ def upsert(table: Table) -> str:
     """Return the statement that takes the batch `GIVEN`, one row of each uri; older versions change nothing."""
     stored = table.stored
     names = ", ".join(column.quoted for column in stored)
-    changes = ", ".join(f"{column.quoted} = excluded.{column.quoted}" for column in stored if column.name != "doc_uri")
+    changes = ", ".join(f"{column.quoted} = {_changed(column.name)}" for column in stored if column.name != "doc_uri")
     # WHERE true: ON would be read as a join's otherwise.
     return (
         f"INSERT INTO {name_of(table)} AS known ({names}) SELECT {', '.join(column_sql.cells(table))} "
         f"FROM (SELECT *, {', '.join(column_sql.parsed(table))} FROM temp.main.{GIVEN}) AS made WHERE true "
-        f"ON CONFLICT (doc_uri) DO UPDATE SET {changes} WHERE excluded.doc_version > known.doc_version"
+        f"ON CONFLICT (doc_uri) DO UPDATE SET {changes} WHERE excluded.doc_version > known.doc_version "
+        # a text that could not be taken the first time
+        "OR (excluded.doc_version = known.doc_version AND excluded.doc_text > 0 AND known.doc_text <= 0)"
     )
+
+
+def _changed(name: str) -> str:
+    """Return what becomes of a column: a text below 0 stays as it is, if it is the text of the same write."""
+    if name not in {"doc_text", "doc_words"}:
+        return f'excluded."{name}"'
+    kept = f"CASE WHEN excluded.doc_revision = known.doc_revision THEN known.{name} ELSE 0 END"
+    return f"CASE WHEN excluded.doc_text >= 0 THEN excluded.{name} ELSE {kept} END"
 
 
 def _literal(text: str) -> str:

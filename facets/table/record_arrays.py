@@ -92,6 +92,9 @@ class RowMaker:
                 for answered, text in zip(indexed, taken["facets_json"], strict=True)
             ],
             "doc_state": taken["state_json"],
+            # Until the view has taken the texts in, and gives them numbers.
+            "doc_text": [-1] * len(those),
+            "doc_words": [0] * len(those),
         }
         if self._moments:
             found = [{} if text is None else from_json(text) for text in taken["state_json"]]

@@ -88,8 +88,16 @@ class Table:
         return self.columns[f"{question}_level"] if column.kind == "number" else column
 
 
-HIDDEN = (Column("doc_facets", "text"), Column("doc_state", "text"))
-"""JSON texts that hits are rebuilt from; filters cannot name them."""
+HIDDEN = (
+    Column("doc_facets", "text"),
+    Column("doc_state", "text"),
+    Column("doc_text", "integer"),
+    Column("doc_words", "integer"),
+)
+"""JSON texts that hits are rebuilt from; the number of the document's text (not above 0: none) and its length.
+
+Filters cannot name them.
+"""
 
 
 def table_of(definition: Definition) -> Table:

@@ -11,6 +11,7 @@ from facetline.facets.errors import SearchTimeout
 from facetline.facets.export import parquet_sql
 from facetline.facets.table import ddl, tables
 from facetline.facets.temp_folder import Scratch
+from facetline.facets.view import text_tables
 
 if TYPE_CHECKING:
     import duckdb
@@ -37,10 +38,12 @@ def open_private(scratch: Scratch | None, exports: Sequence[Path]) -> "duckdb.Du
         connection.execute(
             f"ATTACH '{_quoted(scratch.folder / 'view.duckdb')}' AS {tables.CATALOG} (RECOVERY_MODE no_wal_writes)"
         )
+    connection.execute(f"ATTACH ':memory:' AS {text_tables.CATALOG}")
     allowed = ", ".join(parquet_sql.quoted(folder.resolve()) for folder in exports)
     connection.execute(f"SET allowed_directories = [{allowed}]")
     connection.execute("SET enable_external_access = false")
     connection.execute(ddl.CREATE_POSITION)
+    connection.execute(text_tables.CREATE_TOUCHED)
     return connection
 
 

@@ -29,13 +29,23 @@ from facetline.facets.search.sql import Query
 from facetline.facets.table import ddl, record_arrays, tables
 from facetline.facets.table.tables import Table
 from facetline.facets.temp_folder import Scratch
-from facetline.facets.view import database, overview, result_cache
+from facetline.facets.text.carried import Carried
+from facetline.facets.view import database, line_search, overview, result_cache, text_tables
 from facetline.facets.view.compaction import Wear
+from facetline.facets.view.lacking_texts import lacking_texts
 from facetline.facets.view.result_cache import Found, Remembered
+from facetline.facets.view.text_batches import TextBatch, text_batch
+from facetline.facets.view.text_index import TextIndex
+from facetline.facets.view.text_page import text_page
+from facetline.facets.view.text_search import Matches, TextSearch
 
 if TYPE_CHECKING:
     import duckdb
 
+MATCHES_BYTES_MAX = 48 * 1024 * 1024
+"""Of remembered matches: the same words with another facet are not looked for again."""
+UNCOMPRESSED_MAX = 100_000
+"""Texts that came since the texts were compressed last: 30 MB."""
 # One batch of arrays holds at most this many rows; the feed's pages are as long.
 BATCH_ROWS_MAX = 5_000
 
@@ -46,7 +56,7 @@ class Batch:
 
     records: Sequence[Record] | Sequence[Shown]
     makers: Mapping[str, record_arrays.RowMaker]
-    given: Sequence[tuple[str, "record_arrays.Given"]]
+    given: Sequence[tuple[str, "record_arrays.Given", TextBatch]]
 
 
 class View:
@@ -75,9 +85,12 @@ class View:
         self._switching = threading.Lock()
         self._tables: Mapping[str, Table] = {}
         self._makers: Mapping[str, record_arrays.RowMaker] = {}
+        self._texts: Mapping[str, TextIndex] = {}
+        self._uncompressed = 0
         self._position = 0
         self._state = 0  # one for each commit
-        self._remembered = Remembered(bytes_max=remembered_bytes)
+        self._remembered: Remembered[Found] = Remembered(bytes_max=remembered_bytes)
+        self._found_texts: Remembered[Matches] = Remembered(bytes_max=MATCHES_BYTES_MAX, share=1)
         self._wear = Wear()
         self._readers: dict[RowReader, int] = {}
 
@@ -106,17 +119,22 @@ class View:
             wanted = {name: tables.table_of(each) for name, each in definitions.by_name.items()}
             changed = [name for name in wanted if not _same(self._tables.get(name), wanted[name])]
             dropped = [name for name in self._tables if name not in wanted or name in changed]
-            with self._changing() as cursor:
+            made = {name: TextIndex(wanted[name]) for name in changed}
+            with self._changing() as cursor, self._changing() as texts:
                 for name in dropped:
-                    _execute(cursor, ddl.drop(self._tables[name]))
+                    _execute(cursor, [*ddl.drop(self._tables[name]), self._texts[name].tables.drop_dead()])
+                    _execute(texts, self._texts[name].tables.drop())
                 for name in changed:
-                    _execute(cursor, ddl.create(wanted[name]))
+                    _execute(cursor, [*ddl.create(wanted[name]), made[name].tables.create_dead()])
+                    _execute(texts, made[name].tables.create())
                     self._wear.dropped(name)
                 if changed:
                     cursor.execute(ddl.WRITE_POSITION, [0])
                 with self._switching:
+                    texts.execute("COMMIT")
                     cursor.execute("COMMIT")
                     self._state += 1
+                    self._texts = {name: made.get(name) or self._texts[name] for name in wanted}
                     self._tables = wanted
                     self._makers = {name: record_arrays.RowMaker(table) for name, table in wanted.items()}
                     self._position = 0 if changed else self._position
@@ -132,15 +150,22 @@ class View:
 
     def ready(self, records: Sequence[Record] | Sequence[Shown]) -> Batch:
         """Make a batch ready for `take`, while the one before may still be taken: half of the work is done here."""
-        makers = self._makers
-        given: list[tuple[str, record_arrays.Given]] = []
+        makers, known = self._makers, self._tables
+        given: list[tuple[str, record_arrays.Given, TextBatch]] = []
         for name, found in _by_collection(records).items():
             newest = record_arrays.fold(found) if name in makers else []
-            given += [
-                (name, makers[name].batch(newest[start : start + BATCH_ROWS_MAX]))
-                for start in range(0, len(newest), BATCH_ROWS_MAX)
-            ]
+            for start in range(0, len(newest), BATCH_ROWS_MAX):
+                part = newest[start : start + BATCH_ROWS_MAX]
+                given.append((name, makers[name].batch(part), text_batch(part, known[name].definition.text)))
         return Batch(records, makers, given)
+
+    def lacking(self, records: Sequence[Shown]) -> set[str]:
+        """Return the uris of those of these records of one collection whose texts are to be read for `apply`."""
+        if not records:
+            return set()
+        with self._snapshot() as (cursor, known, _, _):
+            table = known.get(records[0].collection)
+            return set() if table is None else lacking_texts(cursor, table, records)
 
     def take(self, batch: Batch) -> None:
         """Take a batch as `apply` does."""
@@ -150,21 +175,36 @@ class View:
             if batch.makers is not self._makers:  # redefined since
                 batch = self.ready(batch.records)
             position = max(self._position, *(record.feed_seq for record in batch.records))
-            with self._changing() as cursor:
-                written = [(name, *self._upsert(cursor, name, given)) for name, given in batch.given]
+            with self._changing() as cursor, self._changing() as texts:
+                written = [
+                    (name, *self._upsert(cursor, texts, name, given, found)) for name, given, found in batch.given
+                ]
                 cursor.execute(ddl.WRITE_POSITION, [position])
                 with self._switching:
+                    texts.execute("COMMIT")
                     cursor.execute("COMMIT")
                     self._state += 1
                     self._position = position
             for name, changed, size in written:
                 self._wear.note(name, written=changed, rows=size)
+            self._uncompressed += sum(len(found.bodies) for _, _, found in batch.given)
             self._keep()
 
-    def _upsert(self, cursor: "duckdb.DuckDBPyConnection", name: str, given: "record_arrays.Given") -> tuple[int, int]:
+    def _upsert(
+        self,
+        cursor: "duckdb.DuckDBPyConnection",
+        texts: "duckdb.DuckDBPyConnection",
+        name: str,
+        given: "record_arrays.Given",
+        found: TextBatch,
+    ) -> tuple[int, int]:
         """Write one batch; return how many rows it wrote, and how many there are."""
-        cursor.register(ddl.GIVEN, given)
+        index = self._texts[name]
+        numbers, lengths = index.take(texts, found)
+        cursor.register(ddl.GIVEN, {**given, "doc_text": numbers, "doc_words": lengths})
+        before = _numbers(cursor, index)
         [(written,)] = cursor.execute(ddl.upsert(self._tables[name])).fetchall()
+        index.note_dead(cursor, before, numbers, _numbers(cursor, index))
         cursor.unregister(ddl.GIVEN)
         [(size,)] = cursor.execute(ddl.size(self._tables[name])).fetchall()
         return written, size
@@ -181,6 +221,42 @@ class View:
                     cursor.execute("COMMIT")
                     self._state += 1
             self._wear.renewed(name)
+        for name, index in self._texts.items():
+            if index.is_worn() or index.is_unsorted():
+                self._rewrite_texts(name, alive=index.is_worn())
+        if self._uncompressed > UNCOMPRESSED_MAX:
+            self._compress()
+
+    def settle(self) -> None:
+        """Put in order what a long way of `take` has left: sort the texts' words, compress them in memory."""
+        with self._writing:
+            for name, index in self._texts.items():
+                if index.is_unsorted(whole=True):
+                    self._rewrite_texts(name, alive=False)
+            if self._uncompressed > UNCOMPRESSED_MAX // 10:
+                self._compress()
+
+    def _rewrite_texts(self, name: str, *, alive: bool) -> None:
+        """Sort a collection's words, with `alive` without what is dead: in one moment for readers."""
+        index = self._texts[name]
+        with self._changing() as texts, self._changing() as cursor:
+            index.rewrite(texts, alive=alive)
+            if alive:
+                cursor.execute(f"DELETE FROM {index.tables.dead}")  # noqa: S608 (a table's own name)
+            with self._switching:
+                texts.execute("COMMIT")
+                cursor.execute("COMMIT")
+                self._state += 1
+        index.rewritten(alive=alive)
+        self._uncompressed = UNCOMPRESSED_MAX + 1  # the new tables are not compressed
+
+    def _compress(self) -> None:
+        """Compress the texts in memory; readers go on. Where they hold what was dropped, it is left for later."""
+        import duckdb
+
+        with contextlib.suppress(duckdb.TransactionException), contextlib.closing(self._cursor()) as cursor:
+            cursor.execute(text_tables.CHECKPOINT)
+            self._uncompressed = 0
 
     def search(self, selection: Selection) -> dict[str, Any]:
         """Return a search's reply (docs/search.md) without its links; hits, total and counts are from one snapshot.
@@ -201,29 +277,52 @@ class View:
             query, found = self._look_for(selection, asked)
         shown = found.page[: selection.limit]
         hits = [replies.hit(row) for row in shown]
+        if found.texts is not None:
+            hits = [{**hit, **extra} for hit, extra in zip(hits, found.texts.extras, strict=False)]
         numbers = replies.numbers(query, found.numbers)
         more = len(found.page) > len(shown)
-        return {
+        carried = None if found.texts is None else found.texts.carried
+        reply = {
             "keys": [hit["key"] for hit in hits],
             "hits": hits,
             "total": numbers.total,
             "facets": numbers.facets,
-            "next_cursor": cursors.encode(_carried(shown[-1]), query.selection, query.table) if more else None,
+            "next_cursor": cursors.encode(query.carried(shown[-1]), carried, query) if more else None,
             "as_of": {"token": found.token, "pending": numbers.pending},
             "took_ms": round((time.perf_counter() - started) * 1000, 1),
         }
+        return reply if found.texts is None else {**reply, "search": found.texts.notes}
 
     def _look_for(self, selection: Selection, asked: str) -> tuple[Query, Found]:
         with self._snapshot() as (cursor, known, position, state):
             query = _query(selection, known)
+            after, carried = cursors.decode(query)
             with database.limited(cursor, self._search_s):
+                matches = self._matches(cursor, query, carried, state)
+                page = _fetch(cursor, sql.page(query, after))
                 found = Found(
-                    _fetch(cursor, sql.page(query, cursors.decode(query.selection, query.table))),
+                    page,
                     _fetch(cursor, sql.numbers(query)),
                     self._token(cursor, query, position),
+                    None if matches is None else text_page(cursor, query, matches, page),
                 )
         self._remembered.keep(state, asked, found)
         return query, found
+
+    def _matches(
+        self, cursor: "duckdb.DuckDBPyConnection", query: Query, carried: Carried | None, state: int
+    ) -> Matches | None:
+        """Find the texts that match, and hand them to the cursor's statements; None where no text is looked for."""
+        selection = query.selection
+        if not query.by_text:
+            return None
+        asked = (selection.of_texts, carried)
+        matches = self._found_texts.find(state, asked)
+        if matches is None:
+            matches = TextSearch(cursor, self._texts[selection.collection], selection).find(carried)
+            self._found_texts.keep(state, asked, matches)
+        cursor.register(sql.MATCHES, matches.arrays)
+        return matches
 
     def reader(self, selection: Selection, *, page_rows: int = PAGE_ROWS, changes_max: int = CHANGES_MAX) -> RowReader:
         """Return a reader of all that a selection finds, of one snapshot; its limit and cursor are of no account.
@@ -234,12 +333,13 @@ class View:
             InvalidQuery: as `search` does.
         """
         with contextlib.ExitStack() as stack:
-            cursor, known, position, _ = stack.enter_context(self._snapshot())
+            cursor, known, position, state = stack.enter_context(self._snapshot())
             query = _query(selection, known)
             token = self._token(cursor, query, position)
             ends = self._wear.changes + changes_max
             held = contextlib.ExitStack()
             with database.limited(cursor, self._search_s):
+                self._matches(cursor, query, None, state)
                 reader = RowReader(query, cursor, token, held, page_rows)
             held.push(stack.pop_all())
         self._readers[reader] = ends
@@ -263,9 +363,27 @@ class View:
         Raises:
             InvalidQuery: as `search` does.
         """
-        with self._snapshot() as (cursor, known, _, _):
-            found = _fetch(cursor, sql.uris(_query(selection, known), after=after, limit=limit))
+        with self._snapshot() as (cursor, known, _, state):
+            query = _query(selection, known)
+            with database.limited(cursor, self._search_s):
+                self._matches(cursor, query, None, state)
+                found = _fetch(cursor, sql.uris(query, after=after, limit=limit))
         return [uri for (uri,) in found]
+
+    def grep(self, selection: Selection, *, limit: int, context: int = 0) -> dict[str, Any]:
+        """Return the first lines with the selection's pattern, and in how many documents there are such lines.
+
+        Raises:
+            InvalidQuery: as `search` does.
+        """
+        with self._snapshot() as (cursor, known, position, state):
+            query = _query(selection, known)
+            with database.limited(cursor, self._search_s):
+                matches = self._matches(cursor, query, None, state)
+                assert matches is not None  # noqa: S101 (there is a pattern)
+                assert matches.pattern is not None  # noqa: S101 (as above)
+                reply = line_search.lines_with(cursor, query, matches.pattern, limit=limit, context=context)
+            return {**reply, "as_of": {"token": self._token(cursor, query, position)}}
 
     def export(self, folder: Path) -> list[parquet.Wide]:
         """Write `<collection>.parquet` of each collection into an empty folder, all of one snapshot.
@@ -315,7 +433,8 @@ class View:
         try:
             yield cursor
         except BaseException:
-            cursor.execute("ROLLBACK")
+            with contextlib.suppress(Exception):  # the other one of two may be committed already
+                cursor.execute("ROLLBACK")
             raise
         finally:
             cursor.close()
@@ -326,8 +445,9 @@ class View:
         with self._switching:
             cursor = self._connection.cursor()
             cursor.execute("BEGIN TRANSACTION READ ONLY")
-            # DuckDB takes the snapshot at the first read, not at BEGIN.
+            # DuckDB takes the snapshot of each catalog at its first read, not at BEGIN.
             [(position,)] = cursor.execute(ddl.READ_POSITION).fetchall()
+            cursor.execute(text_tables.TOUCH).fetchall()
             known, state = self._tables, self._state
         try:
             yield cursor, known, position, state
@@ -343,6 +463,7 @@ class View:
 def _same(known: Table | None, wanted: Table) -> bool:
     return (
         known is not None
+        and known.definition.text == wanted.definition.text
         and known.columns == wanted.columns
         and known.definition.fingerprint == wanted.definition.fingerprint
     )
@@ -381,5 +502,6 @@ def _execute(cursor: "duckdb.DuckDBPyConnection", statements: list[str]) -> None
         cursor.execute(statement)
 
 
-def _carried(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    return (*row[len(sql.HIT) :], row[0])
+def _numbers(cursor: "duckdb.DuckDBPyConnection", index: TextIndex) -> Any:
+    """Return the numbers of the texts that the documents of the batch have now."""
+    return cursor.execute(index.tables.numbers_of_given()).fetchnumpy()["doc_text"]

@@ -123,6 +123,15 @@ def search(  # a command's parameters are its options
     cursor: Annotated[str | None, typer.Option("--cursor", help="Go on where the page before ended.")] = None,
     counts: Annotated[str | None, typer.Option("--counts", help="Questions to count, with commas.")] = None,
     fields: options.Fields = None,
+    q: options.Query = None,
+    mode: options.Mode = None,
+    words: options.Words = "any",
+    exact: options.Exact = False,
+    min_score: options.MinScore = None,
+    grep: options.Grep = None,
+    ignore_case: options.IgnoreCase = False,
+    glob_: options.Glob = None,
+    highlight: options.Highlight = False,
     ask: Annotated[
         str | None, typer.Option("--ask", help="A sentence to search by; it costs one call to the evaluator.")
     ] = None,
@@ -130,8 +139,13 @@ def search(  # a command's parameters are its options
     config: options.Config = None,
     folder: options.Folder = None,
 ) -> None:
-    """Find documents by their answers. No model runs, but for --ask."""
-    facets = _chosen(chosen or [])
+    """Find documents by their answers, words and lines. No model runs, but for --ask."""
+    facets = chosen_facets(chosen or [])
+    page = {"sort": sort or "", "limit": limit, "cursor": cursor, "counts": counts or "", "fields": fields}
+    texts = {"q": q, "mode": mode, "words": words, "exact": exact, "min_score": min_score, "highlight": highlight}
+    patterns = {"grep": grep, "ignore_case": ignore_case, "glob": glob_}
+    given: dict[str, Any] = {**page, **texts, **patterns, "filter": filter_, "scope": scope}
+    given["min_confidence"] = min_confidence
 
     async def work() -> int | None:
         from facetline.streams import wiring
@@ -141,19 +155,7 @@ def search(  # a command's parameters are its options
                 output.note(f"warning: {warning}")
             if ask is not None:
                 await _print_call_cost(pipeline, collection)
-            reply = await pipeline.search(
-                collection,
-                facets,
-                ask=ask,
-                min_confidence=min_confidence,
-                filter=filter_,
-                scope=scope,
-                sort=sort or "",
-                limit=limit,
-                cursor=cursor,
-                counts=counts or "",
-                fields=fields,
-            )
+            reply = await pipeline.search(collection, facets, ask=ask, **given)
         if ask is not None:
             _show_understood(reply["asked"], facets)
         if json_:
@@ -246,7 +248,8 @@ def _state(text: str | None) -> dict[str, Any] | None:
     return state
 
 
-def _chosen(pairs: list[str]) -> dict[str, list[str]]:
+def chosen_facets(pairs: list[str]) -> dict[str, list[str]]:
+    """Return the wanted values of QUESTION=VALUE pairs, by question."""
     facets: dict[str, list[str]] = {}
     for pair in pairs:
         question, equals, value = pair.partition("=")
@@ -316,19 +319,31 @@ def _beginning(body: str | None) -> str:
     return words if len(words) <= BEGINNING_CHARS else words[: BEGINNING_CHARS - 1] + "…"
 
 
+def _line(hit: dict[str, Any]) -> str:
+    """Return a hit's line with most of the words, and where it is."""
+    place = f"{hit['line_range']['start']}: " if hit["line_range"] else ""
+    return place + hit["snippet"] if hit["snippet"] else ""
+
+
 def _show_hits(reply: dict[str, Any]) -> None:
     output.table(
         (
             hit["uri"],
+            *([f"{hit['score']:.3f}"] if "score" in hit else []),
             (output.answers(hit["facets"]) or f"({hit['status']})") + ("  (outdated)" if hit.get("outdated") else ""),
             json.dumps(hit["state"], ensure_ascii=False) if hit["state"] else "",
             *([_beginning(hit["body"])] if "body" in hit else []),
+            *([_line(hit)] if "snippet" in hit else []),
         )
         for hit in reply["hits"]
     )
     for facet in reply["facets"]:
         buckets = "  ".join(f"{_word(bucket['value'])} {bucket['count']}" for bucket in facet["buckets"])
         output.text(f"{facet['name']}: {buckets}  (missing {facet['missing']['count']})")
+    for given, used in reply.get("search", {}).get("corrected", {}).items():
+        output.note(f"no document has '{given}': looked for '{used}' (--exact: as written)")
+    if "taken_as" in reply.get("search", {}):
+        output.note(f"--grep is taken literally: {reply['search']['because']}")
     pending = reply["as_of"]["pending"]
     waiting = f", {pending} still pending" if pending else ""
     output.note(f"{reply['total']} found{waiting}, {reply['took_ms']:.1f} ms")

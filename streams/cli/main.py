@@ -29,6 +29,7 @@ from facetline.streams.cli import (
     running,
     serve,
     sql,
+    texts,
     token,
 )
 from facetline.streams.cli.grouped_help import OPERATE, SEARCH, START, GroupedHelp
@@ -106,6 +107,8 @@ _command(
 _command(START, "delete", documents.delete, "Delete a document.")
 _command(START, "evaluate", evaluate.evaluate, "Measure an evaluator on labelled texts: right, sure, cost.")
 _command(SEARCH, "search", documents.search)
+_command(SEARCH, "grep", texts.grep, "Find lines that match a pattern.")
+_command(SEARCH, "glob", texts.glob, "List uris that match a pattern.")
 _command(SEARCH, "get", documents.get, "Show a document: body, state, answers and where from.")
 _command(SEARCH, "sql", sql.sql, "One SELECT over the answers; read-only.")
 _command(SEARCH, "export", export.export, "Write the answers as Parquet files.")

@@ -21,6 +21,22 @@ Fields = Annotated[
     Literal["body"] | None,
     typer.Option("--fields", help="body: with the text of each document.", show_default=False),
 ]
+Query = Annotated[
+    str | None, typer.Option("-q", "--query", help='Words to look for: card "top up" -refund trans*; best first.')
+]
+Mode = Annotated[
+    Literal["keyword", "vector", "hybrid"] | None,
+    typer.Option("--mode", help="By words, by meaning, or both.", show_default=False),
+]
+Words = Annotated[Literal["any", "all"], typer.Option("--words", help="Documents with any or all words.")]
+Exact = Annotated[bool, typer.Option("--exact", help="Words as written: no stems, no corrected typos.")]
+MinScore = Annotated[float | None, typer.Option("--min-score", help="0 to 1, inclusive.")]
+Grep = Annotated[str | None, typer.Option("--grep", help="Only documents with a line that matches (RE2).")]
+IgnoreCase = Annotated[bool, typer.Option("--ignore-case", help="For --grep.")]
+Highlight = Annotated[bool, typer.Option("--highlight", help="With the line that has most of the words.")]
+Glob = Annotated[
+    str | None, typer.Option("--glob", help="Only keys or paths that match, such as '2026-*' or 'docs/**/*.md'.")
+]
 Delimiter = Annotated[
     str | None, typer.Option("--delimiter", help="Between CSV fields: ';', '|', tab …; default: found out.")
 ]

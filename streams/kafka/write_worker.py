@@ -235,9 +235,7 @@ class WriteWorker:
             )
         self._counted_at = self._clock()
 
-    async def _handle(
-        self, records: Sequence[LogRecord], delivered_from: Mapping[int, int], below: list[int]
-    ) -> None:
+    async def _handle(self, records: Sequence[LogRecord], delivered_from: Mapping[int, int], below: list[int]) -> None:
         """Apply what was delivered from these incarnations.
 
         `below` takes how many of these records had been applied when they came.

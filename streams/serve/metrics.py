@@ -46,7 +46,7 @@ REQUEST_SECONDS = _declare(
 SEARCH_SECONDS = _declare(
     "facetline_serve_search_duration_seconds",
     "histogram",
-    "Duration of reads of the views by kind (search, rows, counts, sql), without waits for tokens.",
+    "Duration of reads of the views by kind (search, rows, counts, grep, glob, sql), without waits for tokens.",
     "kind",
 )
 VIEW_REACHED = _declare(

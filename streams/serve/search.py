@@ -53,6 +53,22 @@ class SearchNode(NodeBase):
             reply = await self.views.read(live.view.search, selection)
         return await texts.beside_hits(reply, self._texts) if with_texts else reply
 
+    async def grep(
+        self, caller: Caller, selection: Selection, freshness: Freshness = NOW, *, limit: int, context: int = 0
+    ) -> dict[str, Any]:
+        """Return the first lines with the selection's pattern, and how many documents have such lines."""
+        selection = self._selection(caller, selection)
+        await self._reached(caller, selection.collection, freshness)
+        async with self._measured("grep"), self.views.using(selection.collection) as live:
+            return await self.views.read(live.view.grep, selection, limit=limit, context=context)
+
+    async def uris(self, caller: Caller, selection: Selection, freshness: Freshness = NOW, *, limit: int) -> list[str]:
+        """Return the first selected uris, in order."""
+        selection = self._selection(caller, selection)
+        await self._reached(caller, selection.collection, freshness)
+        async with self._measured("glob"), self.views.using(selection.collection) as live:
+            return await self.views.read(live.view.uris, selection, limit=limit)
+
     async def beginnings(self, caller: Caller, uris: Sequence[str], *, chars: int) -> dict[str, tuple[int, str]]:
         """Return how documents begin, in one read of the store; those of other scopes are not there."""
         rights.need(caller, "read")

@@ -1,7 +1,7 @@
 """Feed to view: keeps a DuckDB view as new as the store, in bounded batches, and rebuilds it when it must.
 
-A view belongs to one collection, so that a single search loads only what it asks about. Nothing here holds a
-transaction while it talks to DuckDB.
+A view belongs to one collection, so that a single search loads only what it asks about. A transaction of the store is
+held while the view is asked which texts it lacks (milliseconds), and never while it takes something in.
 """
 
 import asyncio
@@ -29,13 +29,23 @@ class Follower:
     """One collection's view and its place in the feed."""
 
     def __init__(
-        self, store: Store, collection: str, *, folder: Path | None = None, exports: Sequence[Path] = ()
+        self,
+        store: Store,
+        collection: str,
+        *,
+        folder: Path | None = None,
+        exports: Sequence[Path] = (),
+        texts: bool = False,
     ) -> None:
-        """`folder` and `exports` are the view's: where it keeps its file, and where it may write snapshots."""
+        """`folder` and `exports` are the view's: where it keeps its file, and where it may write snapshots.
+
+        Without `texts` the view is built sooner, and built again when something is looked for in texts.
+        """
         self._store = store
         self._collection = collection
         self._folder = folder
         self._exports = exports
+        self._texts = texts
         self._view: View | None = None
         self._definition: Definition | None = None
         self._turn = asyncio.Lock()
@@ -46,7 +56,7 @@ class Follower:
         Raises:
             InvalidQuery: the selection names what does not exist.
         """
-        view = await self.caught_up()
+        view = await self.caught_up(texts=selection.by_text)
         return await asyncio.to_thread(view.search, selection)
 
     async def uris(self, selection: Selection, *, after: str, limit: int) -> list[str]:
@@ -55,12 +65,15 @@ class Follower:
         Raises:
             InvalidQuery: the selection names what does not exist.
         """
-        view = await self.caught_up()
+        view = await self.caught_up(texts=selection.by_text)
         return await asyncio.to_thread(view.uris, selection, after=after, limit=limit)
 
-    async def caught_up(self) -> View:
-        """Return the view, holding everything committed before the call."""
+    async def caught_up(self, *, texts: bool = False) -> View:
+        """Return the view, holding everything committed before the call; with `texts`, those too."""
         async with self._turn:
+            if texts and not self._texts:
+                self._texts = True
+                await self.close()
             generation, active = await self._store.read(definitions.active)
             del generation
             definition = active.by_name.get(self._collection)
@@ -73,6 +86,7 @@ class Follower:
                 self._view = None
                 view = await self._defined(definition)
             await self._follow(view)
+            await asyncio.to_thread(view.settle)
             return view
 
     async def _follow(self, view: View) -> None:
@@ -86,18 +100,19 @@ class Follower:
         waits = 0
         async with contextlib.aclosing(_Taking(view)) as taking:
             while True:
-                records = await self._store.read(feed.shown, taking.position, READ_MAX, self._collection)  # 1
-                await taking.give(records)
-                if len(records) == READ_MAX:
+                wanted = (taking.position, READ_MAX, self._collection, view.lacking if self._texts else None)
+                page = await self._store.read(feed.page, *wanted)  # 1
+                await taking.give(page.records)
+                if not page.last:
                     continue
-                newest = await self._store.write(feed.newest, taking.position, READ_MAX, self._collection)  # 2
+                wanted = (taking.position, *wanted[1:])
+                newest = await self._store.write(feed.newest, *wanted)  # 2
                 if newest is None:
                     continue
-                records, passed_over = newest
-                await taking.give(records)
-                if len(records) == READ_MAX:
+                await taking.give(newest.records)
+                if not newest.last:
                     continue
-                locked = passed_over if locked is None else locked & passed_over  # 3
+                locked = newest.passed_over if locked is None else locked & newest.passed_over  # 3
                 if not locked or waits == LOCKED_WAITS_MAX:
                     return
                 waits += 1

@@ -267,12 +267,13 @@ class LiveViews:
         at = max(live.view.position, live.reached)
         while True:
             records: list[Shown] = []
-            last = False
-            while not last and len(records) < self._taken_max:
-                found, end, between = await self._store.read(feed.page, at, self._page, live.definition.name)
+            last, chars = False, 0
+            while not last and len(records) < self._taken_max and chars < feed.BODY_CHARS_MAX:
+                wanted = (at, self._page, live.definition.name, live.view.lacking)
+                found, last, end, between = await self._store.read(feed.page_and_end, *wanted)
                 records += found
+                chars += sum(len(each.body or "") for each in found)
                 at = found[-1].feed_seq if found else at
-                last = len(found) < self._page
             if not last:
                 live.complete = False
                 await self._look_on_the_way()
@@ -310,7 +311,7 @@ class LiveViews:
     async def _build(self, definition: Definition) -> None:
         """Build a collection's view, and have it take the place of the one before when it has caught up."""
         started_s = self._clock()
-        follower = Follower(self._store, definition.name, exports=self._exports)
+        follower = Follower(self._store, definition.name, exports=self._exports, texts=True)
         try:
             async with self._one_build:
                 view = await follower.caught_up()

@@ -169,7 +169,7 @@ async def test_what_changed_between_its_number_and_the_reading_is_waited_for(sto
         async def change() -> None:
             await store.write(stored.write, {"notes/a": "2"})
 
-        front.instead[feed.page] = change
+        front.instead[feed.page_and_end] = change
         await views.look()
         assert await found(views) == ["notes/b"]
 
@@ -193,7 +193,7 @@ async def test_a_scopes_count_says_nothing_while_a_document_of_it_is_between(sto
             await store.write(stored.write, {"@s/scoped/a": "2"})
 
         await store.write(stored.write, {"@s/scoped/b": "2"})
-        front.instead[feed.page] = change
+        front.instead[feed.page_and_end] = change
         await views.look()
         mine, other = (tokens.ScopeToken(store.store_id, "scoped", scope, 1) for scope in "st")
 
@@ -247,7 +247,7 @@ async def test_a_revoked_token_opens_nothing_while_a_long_way_is_gone(store: eng
         async def revoke() -> None:
             await store.write(credentials.revoke, "c")
 
-        front.instead[feed.page] = revoke
+        front.instead[feed.page_and_end] = revoke
         front.before_read = lambda: valid.append(bool(views.known.by_digest))
         await views.look()
 
@@ -411,9 +411,9 @@ async def test_a_view_that_fails_in_any_way_is_built_again(store: engine.Store):
 
     try:
         for tries in range(1, 4):
-            front.instead[feed.shown] = fault
+            front.instead[feed.page] = fault
             now_s[0] += 60 * tries
-            await until(views, lambda: feed.shown not in front.instead and not views._building)
+            await until(views, lambda: feed.page not in front.instead and not views._building)
             check = health._view(views)
             assert check.level == "failed"
             assert "(retrying: numpy cannot be imported)" in check.detail

@@ -119,13 +119,13 @@ def test_options_are_declared_in_the_order_of_their_text() -> None:
     assert "CREATE TYPE live.main.\"notes.q\" AS ENUM ('a', 'b', 'it''s')" in statements
 
 
-def test_the_table_has_the_named_columns_and_two_hidden_ones() -> None:
-    """The table's columns are those that a filter may name, and the texts that hits are rebuilt from."""
+def test_the_table_has_the_named_columns_and_four_hidden_ones() -> None:
+    """The table's columns are those that a filter may name, what hits are made from, and which text it is."""
     *_, statement = ddl.create(TABLE)
 
     names = re.findall(r'"(\w+)" (?:[A-Z]|live)', statement)
 
-    assert names == [*TABLE.columns, "doc_facets", "doc_state"]
+    assert names == [*TABLE.columns, "doc_facets", "doc_state", "doc_text", "doc_words"]
     assert [name for name in names if name.startswith("severity")] == [
         "severity",
         "severity_level",
