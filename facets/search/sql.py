@@ -15,7 +15,7 @@ from facetline.facets.filter.tree import Node
 from facetline.facets.questions import Score
 from facetline.facets.search import histograms, sql_text
 from facetline.facets.search.conditions import Clause, all_of, any_of, as_text, condition, parameter, wanted
-from facetline.facets.search.selection import MISSING, Selection, counted_by, sorted_by
+from facetline.facets.search.selection import MISSING, SCORE, Selection, counted_by, sorted_by
 from facetline.facets.search.sort_keys import SortKey, behind
 from facetline.facets.table.ddl import name_of
 from facetline.facets.table.tables import Table
@@ -38,6 +38,7 @@ FOUND = ("doc_score", "doc_keyword", "doc_matched", "doc_text")
 MATCHES = "_matches"
 """The name under which a cursor finds the texts that match: text, score, keyword, matched."""
 _FOUND = "_found"
+_JOINED_MAX = 2
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,12 @@ class Query:
     def counted(self) -> tuple[str, ...]:
         """The questions to count, in the order of the reply's facets."""
         return counted_by(self.selection, self.table)
+
+
+def best_first(query: Query) -> bool:
+    """Say whether rows come by their scores before anything else."""
+    keys = query.keys
+    return query.by_text and bool(keys) and keys[0].column.name == SCORE and keys[0].descending
 
 
 def page(query: Query, after: tuple[Any, ...] | None) -> Clause:
@@ -163,7 +170,9 @@ def numbers(query: Query) -> Clause:
     text = " UNION ALL ".join(part.text for part in parts)
     if query.by_text:  # joined once, with the columns that are named
         named = [column.quoted for column in query.table.stored if _names(text, column.name)]
-        text = f"WITH {_FOUND} AS MATERIALIZED (SELECT {', '.join(named)} FROM {query.source}) {text}"
+        # Kept for several parts; for one or two to join again takes less time than to keep.
+        kept = "MATERIALIZED" if text.count(_FOUND) > _JOINED_MAX else "NOT MATERIALIZED"
+        text = f"WITH {_FOUND} AS {kept} (SELECT {', '.join(named)} FROM {query.source}) {text}"
     return Clause(text, tuple(value for part in parts for value in part.values))
 
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TAIL_MIN = 500_000
-"""Postings that came since the last sorting, before they are sorted: 25,000 texts of 20 words."""
+"""Postings that came since the last sorting, before they are sorted at the end of a long way: 25,000 texts."""
+TAIL_ON_THE_WAY = 8
+"""How many times as many there may be before, and while single texts come: unsorted they cost a search some ms."""
 DEAD_MIN = 20_000
 """Texts that are dead before they are dropped."""
 
@@ -140,7 +142,7 @@ class TextIndex:
 
     def is_unsorted(self, *, whole: bool = False) -> bool:
         """Say whether the postings are to be sorted; `whole`: after a long way, when nothing more comes at once."""
-        return self._tail > (TAIL_MIN if whole else max(TAIL_MIN, self._sorted))
+        return self._tail > (TAIL_MIN if whole else max(TAIL_ON_THE_WAY * TAIL_MIN, self._sorted))
 
     def rewrite(self, cursor: "duckdb.DuckDBPyConnection", *, alive: bool) -> None:
         """Sort the postings, with `alive` without dead texts, inside the cursor's transaction."""

@@ -15,7 +15,7 @@ from facetline.facets.text.carried import Carried
 from facetline.facets.text.lines import LinePattern
 from facetline.facets.text.query import TextQuery, Word
 from facetline.facets.text.scoring import Statistics
-from facetline.facets.view.expansion import WORDS_MAX, Dictionary, Expanded
+from facetline.facets.view.expansion import WORDS_MAX, Dictionary, Expanded, Ids, TextsOf
 from facetline.facets.view.text_index import TextIndex
 from facetline.facets.view.text_tables import SEPARATOR
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
+_WORTHWHILE = 4
+_SORTED_FROM = 24
 BYTES_OF_TEXT = 24
 """What a match takes: number, two scores, how many words."""
 
@@ -48,6 +50,17 @@ class Matches:
     def arrays(self) -> "dict[str, NDArray[np.int32]]":
         """What statements find under `sql.MATCHES`."""
         return {"text": self.texts, "score": self.score, "keyword": self.keyword, "matched": self.matched}
+
+    def best(self, most: int, below: int | None) -> "dict[str, NDArray[np.int32]] | None":
+        """Return the best matches up to a score as `arrays` does, and all with the score of the last; None: all are."""
+        import numpy as np
+
+        among = self.score if below is None else self.score[self.score <= below]
+        if len(among) <= _WORTHWHILE * most:
+            return None
+        least = np.partition(among, len(among) - most)[len(among) - most]
+        keep = self.score >= least if below is None else (self.score >= least) & (self.score <= below)
+        return {name: cells[keep] for name, cells in self.arrays.items()}
 
     @property
     def size(self) -> int:
@@ -86,6 +99,7 @@ class TextSearch:
         self._settings = index.settings
         self._selection = selection
         self._size = index.next_number
+        self._read: tuple[frozenset[int], Any] | None = None
         self._alive = f"text NOT IN (SELECT text FROM {self._tables.dead})"
         if selection.scope is not None:
             self._alive += f" AND scope = {index.scope_number(selection.scope)}"
@@ -158,7 +172,7 @@ class TextSearch:
         import numpy as np
 
         expanded = self._expand(query, carried)
-        found = [self._occurrences(each.ids) for each in expanded]
+        found = self._occurrences([each.ids for each in expanded])
         statistics = self._statistics(found, carried)
         score = np.zeros(self._size, np.int64)
         matched = np.zeros(self._size, np.int32)
@@ -196,40 +210,70 @@ class TextSearch:
         )
 
     def _expand(self, query: TextQuery, carried: Carried | None) -> tuple[Expanded, ...]:
-        dictionary = Dictionary(self._cursor, self._tables, self._alive, self._index.stem)
+        dictionary = self._dictionary()
         if carried is not None and len(carried.expanded) == len(query.words):
-            return tuple(dictionary.known(words, corrected) for words, corrected in carried.expanded)
+            return tuple(dictionary.known(carried.expanded))
+        in_phrases = {word for phrase in query.phrases for word in phrase}
+        asked = [(word, self._selection.exact or word.text in in_phrases) for word in query.words]
         found: list[Expanded] = []
         room = WORDS_MAX
-        in_phrases = {word for phrase in query.phrases for word in phrase}
-        for word in query.words:
-            exact = self._selection.exact or word.text in in_phrases
-            each = dictionary.expand(word, exact=exact)
-            each = Expanded(each.words[:room], each.corrected, each.ids[:room])
-            room -= len(each.words)
-            found.append(each)
+        for each in dictionary.expand(asked):
+            found.append(Expanded(each.words[:room], each.corrected, each.ids[:room]))
+            room -= len(found[-1].words)
         return tuple(found)
 
-    def _occurrences(self, ids: Sequence[tuple[int, int]]) -> "tuple[Ints, Ints, Ints]":
-        """Return the texts with one of these words, in tenths how often they have them, and how long they are."""
+    def _occurrences(self, groups: Sequence[Sequence[tuple[int, int]]]) -> "list[tuple[Ints, Ints, Ints]]":
+        """Return for each group of words the texts with one of them, in tenths how often, and the texts' lengths."""
+        import numpy as np
+
+        ids = sorted({number for group in groups for number, _ in group})
+        if not ids:
+            return [(np.zeros(0, np.int64),) * 3 for _ in groups]
+        rows = self._postings(frozenset(ids))
+        if len(ids) <= _SORTED_FROM:  # to look for each is quicker than to sort
+            at = {number: np.flatnonzero(rows["word"] == number) for number in ids}
+        else:
+            order = np.argsort(rows["word"], kind="stable")
+            bounds = np.searchsorted(rows["word"][order], [*ids, ids[-1] + 1])
+            at = {number: order[bounds[place] : bounds[place + 1]] for place, number in enumerate(ids)}
+        return [self._occurrences_of(rows, [(at[number], tenths) for number, tenths in group]) for group in groups]
+
+    def _dictionary(self) -> Dictionary:
+        return Dictionary(self._cursor, self._tables, self._index.stem, self._texts)
+
+    def _texts(self, ids: Ids) -> TextsOf:
+        """Return how many of the reader's texts have these words, of those that any has."""
         import numpy as np
 
         if not ids:
-            none = np.zeros(0, np.int64)
-            return none, none, none
-        listed = ", ".join(str(number) for number, _ in ids)
-        postings = self._tables.name("postings")
-        statement = f"SELECT word, text, tf, len FROM {postings} WHERE word IN ({listed}) AND {self._alive}"
-        rows = self._cursor.execute(statement).fetchnumpy()
-        if len(ids) == 1:
-            often = rows["tf"].astype(np.int64) * ids[0][1]
-            return rows["text"].astype(np.int64), often, rows["len"].astype(np.int64)
+            return {}
+        if len(ids) <= _SORTED_FROM:  # their postings are wanted next
+            counts = np.bincount(self._postings(frozenset(ids))["word"])
+            return {number: int(counts[number]) for number in ids if number < len(counts) and counts[number]}
+        postings, listed = self._tables.name("postings"), ", ".join(map(str, sorted(ids)))
+        statement = f"SELECT word, count(*) FROM {postings} WHERE word IN ({listed}) AND {self._alive} GROUP BY word"
+        return dict(self._cursor.execute(statement).fetchall())
+
+    def _postings(self, ids: frozenset[int]) -> Any:
+        """Return the postings of these words in the reader's texts, and maybe of others."""
+        if self._read is None or not ids <= self._read[0]:
+            postings, listed = self._tables.name("postings"), ", ".join(map(str, sorted(ids)))
+            statement = f"SELECT word, text, tf, len FROM {postings} WHERE word IN ({listed}) AND {self._alive}"
+            self._read = (ids, self._cursor.execute(statement).fetchnumpy())
+        return self._read[1]
+
+    def _occurrences_of(self, rows: Any, group: "Sequence[tuple[Ints, int]]") -> "tuple[Ints, Ints, Ints]":
+        import numpy as np
+
+        if len(group) == 1:
+            [(own, each)] = group
+            often = rows["tf"][own].astype(np.int64) * each
+            return rows["text"][own].astype(np.int64), often, rows["len"][own].astype(np.int64)
         tenths = np.zeros(self._size, np.int64)
         length = np.zeros(self._size, np.int64)
-        length[rows["text"]] = rows["len"]
-        for number, each in ids:
-            own = rows["word"] == number
+        for own, each in group:
             tenths[rows["text"][own]] += rows["tf"][own].astype(np.int64) * each
+            length[rows["text"][own]] = rows["len"][own]
         texts = np.flatnonzero(tenths)
         return texts, tenths[texts], length[texts]
 
@@ -251,8 +295,9 @@ class TextSearch:
     def _with_all(self, together: Sequence[Word]) -> "Ints":
         import numpy as np
 
-        dictionary = Dictionary(self._cursor, self._tables, self._alive, self._index.stem)
-        found = [self._occurrences(dictionary.expand(word, exact=True).ids)[0] for word in together]
+        dictionary = self._dictionary()
+        expanded = dictionary.expand([(word, True) for word in together])
+        found = [each[0] for each in self._occurrences([each.ids for each in expanded])]
         texts = found[0]
         for each in found[1:]:
             texts = np.intersect1d(texts, each, assume_unique=True)

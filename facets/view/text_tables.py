@@ -92,7 +92,7 @@ class TextTables:
         return (
             f"INSERT INTO {self.name('postings')} SELECT w.id, c.scope, c.text, c.tf, l.words "
             f"FROM temp.main._counted AS c JOIN {self.name('words')} AS w USING (word) "
-            f"JOIN ({self.lengths()}) AS l USING (text) ORDER BY 1, 2, 3"
+            f"JOIN ({self.lengths()}) AS l USING (text)"
         )
 
     def add_bodies(self) -> str:

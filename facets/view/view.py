@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 MATCHES_BYTES_MAX = 48 * 1024 * 1024
 """Of remembered matches: the same words with another facet are not looked for again."""
+BEST_LOOKED_AT = 2_000
+"""Matches, and all that score as the last of them, that are filtered and sorted before all are."""
 UNCOMPRESSED_MAX = 100_000
 """Texts that came since the texts were compressed last: 30 MB."""
 # One batch of arrays holds at most this many rows; the feed's pages are as long.
@@ -299,7 +301,7 @@ class View:
             after, carried = cursors.decode(query)
             with database.limited(cursor, self._search_s):
                 matches = self._matches(cursor, query, carried, state)
-                page = _fetch(cursor, sql.page(query, after))
+                page = _page(cursor, query, after, matches)
                 found = Found(
                     page,
                     _fetch(cursor, sql.numbers(query)),
@@ -500,6 +502,21 @@ def _fetch(cursor: "duckdb.DuckDBPyConnection", statement: Clause) -> list[tuple
 def _execute(cursor: "duckdb.DuckDBPyConnection", statements: list[str]) -> None:
     for statement in statements:
         cursor.execute(statement)
+
+
+def _page(
+    cursor: "duckdb.DuckDBPyConnection", query: Query, after: tuple[Any, ...] | None, matches: Matches | None
+) -> list[tuple[Any, ...]]:
+    """Return a page's rows. Where the best come first, the best of all matches are looked at first: often enough."""
+    if matches is not None and sql.best_first(query):
+        best = matches.best(BEST_LOOKED_AT, None if after is None else after[0])
+        if best is not None:
+            cursor.register(sql.MATCHES, best)
+            found = _fetch(cursor, sql.page(query, after))
+            cursor.register(sql.MATCHES, matches.arrays)
+            if len(found) > query.selection.limit:
+                return found
+    return _fetch(cursor, sql.page(query, after))
 
 
 def _numbers(cursor: "duckdb.DuckDBPyConnection", index: TextIndex) -> Any:

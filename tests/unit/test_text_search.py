@@ -362,3 +362,27 @@ def test_a_reply_is_of_one_moment_while_documents_change(worlds: list[World]) ->
         reader.join()
 
     assert wrong == []
+
+
+def test_the_best_are_the_best_of_all_however_many_match(worlds: list[World], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking at the best matches first gives the pages that looking at all gives, under a filter and with ties."""
+    from facetline.facets.view import view as views
+
+    world = World(23)
+    worlds.append(world)
+    world.view.apply([world.record(number) for number in range(100)])
+    searches: list[dict[str, Any]] = [{}, {"facets": {"topic": "billing"}}, {"filter": "doc_key LIKE 'n00%'"}]
+    for fields in searches:
+        whole = [hit["uri"] for hit in world.found(q="card the", **fields)["hits"]]
+        monkeypatch.setattr(views, "BEST_LOOKED_AT", 6)
+        pages: list[str] = []
+        cursor = None
+        while True:
+            page = world.found(q="card the", limit=4, cursor=cursor, **fields)
+            pages += [hit["uri"] for hit in page["hits"]]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                break
+        monkeypatch.undo()
+
+        assert pages == whole
