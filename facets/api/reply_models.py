@@ -121,6 +121,13 @@ class Highlight(BaseModel):
     end: int
 
 
+class Mark(BaseModel):
+    """Where a word stands in a snippet."""
+
+    start: int
+    end: int
+
+
 class LineRange(BaseModel):
     """Lines of the body, from 1, both included."""
 
@@ -139,7 +146,8 @@ class Hit(BaseModel):
     """A document in the result of a search.
 
     `body` is present with `fields=body` only; null if the text changed after these answers. `score` is present with
-    `q`, `highlights`, `snippet` and `line_range` with `highlight`, `score_details` with `score_details`.
+    `q`, `highlights`, `snippet`, `snippet_marks` and
+    `line_range` with `highlight`, `score_details` with `score_details`.
     """
 
     uri: str
@@ -155,6 +163,7 @@ class Hit(BaseModel):
     score: float | None = None
     highlights: list[Highlight] | None = None
     snippet: str | None = None
+    snippet_marks: list[Mark] | None = None
     line_range: LineRange | None = None
     score_details: ScoreDetails | None = None
 

@@ -65,6 +65,23 @@ class Hit:
     status: str
     reason: str
     outdated: bool
+    snippet: tuple["Piece", ...] = ()
+    """The line that was found, in pieces; empty where no text was looked for."""
+    by_meaning: bool = False
+    """Whether it has none of the words."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the snippet is all that there is to show of the text."""
+        return bool(self.snippet) and "".join(piece.text for piece in self.snippet) == self.excerpt
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a snippet, marked or not."""
+
+    text: str
+    marked: bool
 
 
 def href_of(collection: str, uri: str) -> str:
@@ -89,7 +106,18 @@ def hit(
         status=found["status"],
         reason=found.get("reason") or "",
         outdated=bool(found.get("outdated")),
+        snippet=pieces(found.get("snippet"), found.get("snippet_marks") or ()),
+        by_meaning=(found.get("score_details") or {}).get("words", [1])[0] == 0,
     )
+
+
+def pieces(snippet: str | None, marks: Sequence[Mapping[str, int]]) -> tuple[Piece, ...]:
+    """Return a snippet in pieces, marked and not."""
+    text, found, end = snippet or "", [], 0
+    for mark in marks:
+        found += [Piece(text[end : mark["start"]], marked=False), Piece(text[mark["start"] : mark["end"]], marked=True)]
+        end = mark["end"]
+    return tuple(piece for piece in (*found, Piece(text[end:], marked=False)) if piece.text)
 
 
 def title_of(state: Mapping[str, Any] | None) -> str | None:

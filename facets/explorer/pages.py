@@ -14,7 +14,16 @@ from facetline.facets.api.problems import of_error
 from facetline.facets.backend import Caller
 from facetline.facets.definitions import Definition
 from facetline.facets.documents import Status
-from facetline.facets.explorer import dead_letters, formatting, hits, pipeline_strip, search_url, sidebar, sort_options
+from facetline.facets.explorer import (
+    dead_letters,
+    formatting,
+    hits,
+    pipeline_strip,
+    search_url,
+    sidebar,
+    sort_options,
+    text_notices,
+)
 from facetline.facets.explorer.base import Site, Visitor, is_part
 from facetline.facets.explorer.search_url import SearchUrl
 from facetline.facets.questions import Question
@@ -22,6 +31,15 @@ from facetline.facets.search.selection import MISSING, values_of
 
 # Seconds for each read of the store besides the search, which works without the store.
 STORE_S = 2.0
+_TEXT_CHIPS = {
+    "q": "words",
+    "mode": "mode",
+    "words": "of the words",
+    "exact": "as written",
+    "grep": "line",
+    "ignore_case": "ignore case",
+    "glob": "key",
+}
 _PLACE = re.compile(r"filter, line (\d{1,6}), column (\d{1,6})")
 
 
@@ -146,7 +164,7 @@ class Pages:
         least = asked.min_confidence if asked.min_confidence is None or 0 <= asked.min_confidence <= 1 else None
         valid_part = SearchUrl(definition.name, known, least, scope=asked.scope if definition.scoped else None)
         reply = await self._search(visitor.caller, valid_part)
-        kept = replace(valid_part, filter=asked.filter)
+        kept = replace(valid_part, filter=asked.filter, texts=asked.texts)
         values = await self._values(visitor, definition, kept, reply)
         return await self._render_collection(
             request,
@@ -154,10 +172,11 @@ class Pages:
             kept,
             {
                 **values,
-                "chips": [chip for chip in values["chips"] if chip.name != "filter"],
+                "chips": [chip for chip in values["chips"] if chip.name not in {"filter", *_TEXT_CHIPS.values()}],
                 "hits": [],
                 "next": None,
                 "previous": None,
+                "notices": [],
                 "problem": {
                     "message": problem.message,
                     "caret": _caret(asked.filter, problem),
@@ -237,7 +256,8 @@ def _page_values(definition: Definition, asked: SearchUrl, reply: Mapping[str, A
         "definition": definition,
         "facets": sidebar.facets(asked, definition.questions, reply["facets"]),
         "chips": _chips(asked, definition.questions),
-        "orders": sort_options.offered(definition, asked.sort),
+        "orders": sort_options.offered(definition, asked.sort, by_words=bool(asked.text("q"))),
+        "notices": text_notices.notices(asked, reply.get("search") or {}),
         "total": reply["total"],
         "first": first,
         "last": first + len(reply["hits"]) - 1 if reply["hits"] else 0,
@@ -263,6 +283,7 @@ def _chips(asked: SearchUrl, questions: Mapping[str, Question]) -> list[Chip]:
         for name, values in asked.facets.items()
         for value in values
     ]
+    found += [Chip(_TEXT_CHIPS[name], value, asked.with_text(**{name: ""}).address()) for name, value in asked.texts]
     if asked.filter:
         found.append(Chip("filter", asked.filter, asked.with_filter(None).address()))
     if asked.min_confidence is not None:

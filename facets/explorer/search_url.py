@@ -6,6 +6,7 @@ The URL is the whole state of the page. Parameters without a value are omitted, 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from facetline.facets.errors import InvalidQuery, likeliest, nearest
@@ -19,7 +20,16 @@ FIRST = "first"
 """Placeholder for the first page, which has no cursor."""
 # More than any URL of the page has; the server refuses a request head of more than 64 KiB anyway.
 _PARAMETERS_MAX = 1_000
-_PLAIN = ("min_confidence", "filter", "sort", "scope", "cursor", "page")
+_TEXTS = ("q", "mode", "words", "exact", "grep", "ignore_case", "glob")
+"""What is looked for in texts: each as in the API."""
+_PLAIN = ("min_confidence", "filter", "sort", "scope", "cursor", "page", *_TEXTS)
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "mode": ("keyword", "vector", "hybrid"),
+    "words": ("any", "all"),
+    "exact": ("true", "false"),
+    "ignore_case": ("true", "false"),
+}
+"""The values of those that have only some."""
 _FACET = "f."
 # Parameters of the API that the page does not have: refused here, not ignored.
 _OF_API = ("limit", "counts", "at_least", "wait_ms", "facet_size", "facet_sort", "facet_min_count", "facet_mode", "mc")
@@ -40,11 +50,22 @@ class SearchUrl:
     cursor: str | None = None
     page: int = 1
     back: tuple[str, ...] = ()
+    texts: tuple[tuple[str, str], ...] = ()
+    """What is looked for in texts, by the parameters' names, in their order."""
 
     @property
     def narrowed(self) -> bool:
         """Whether the search selects fewer documents than all."""
-        return bool(self.facets or self.filter or self.scope)
+        return bool(self.facets or self.filter or self.scope or self.texts)
+
+    def text(self, name: str) -> str:
+        """Return a parameter of the text search, or ""."""
+        return dict(self.texts).get(name, "")
+
+    def with_text(self, **changes: str) -> "SearchUrl":
+        """Return the search with other parameters of the text search; "" leaves one out."""
+        given = {**dict(self.texts), **changes}
+        return replace(self.first_page(), texts=tuple((name, given[name]) for name in _TEXTS if given.get(name)))
 
     def selection(self) -> Selection:
         """Return the `Selection`, with counts of all options of all questions."""
@@ -59,7 +80,16 @@ class SearchUrl:
             counts=(ALL,),
             facet_size=FACET_SIZE_MAX,
             limit=PAGE_ROWS,
+            **self._text_fields(),
         )
+
+    def _text_fields(self) -> dict[str, Any]:
+        if not self.texts:
+            return {}
+        fields: dict[str, Any] = {
+            name: value == "true" if name in {"exact", "ignore_case"} else value for name, value in self.texts
+        }
+        return {**fields, "highlight": True, "score_details": True}
 
     def declared(self, questions: Mapping[str, Question]) -> "SearchUrl":
         """Return the same search with values as declared by the questions (one URL per search)."""
@@ -104,7 +134,8 @@ class SearchUrl:
         given = [(f"{_FACET}{name}", value) for name, values in self.facets.items() for value in values]
         least = "" if self.min_confidence is None else f"{self.min_confidence:g}"
         texts = (least, self.filter, self.sort, self.scope, self.cursor, str(self.page) if self.page > 1 else "")
-        given += [(name, text) for name, text in zip(_PLAIN, texts, strict=True) if text]
+        given += [(name, text) for name, text in zip(_PLAIN, texts, strict=False) if text]
+        given += self.texts
         return given + [("back", each) for each in self.back]
 
     def query(self, *, paged: bool = True) -> str:
@@ -152,8 +183,18 @@ def read(collection: str, pairs: Sequence[tuple[str, str]], *, questions: Collec
         scope=plain.get("scope") or None,
         cursor=plain.get("cursor") or None,
         page=_page(plain.get("page", "")),
+        texts=_texts(plain),
         back=tuple(back[-BACK_MAX:]),
     )
+
+
+def _texts(plain: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    found = tuple((name, value) for name in _TEXTS if (value := plain.get(name, "").strip()))
+    for name, value in found:
+        if name in _CHOICES and value not in _CHOICES[name]:
+            allowed = _CHOICES[name]
+            raise InvalidQuery(f"{name} is {value[:20]!r}; it must be {' or '.join(allowed)}", allowed=allowed)
+    return found
 
 
 def _likely_intended(name: str, questions: Collection[str]) -> bool:

@@ -8,10 +8,13 @@ from facetline.facets.schema.states import column_types
 OFFERED_MAX = 40
 
 
-def offered(definition: Definition, asked: str | None) -> list[tuple[str, str]]:
-    """Return (order, label) for each offered order, and for the requested one if it is another."""
+def offered(definition: Definition, asked: str | None, *, by_words: bool = False) -> list[tuple[str, str]]:
+    """Return (order, label) for each offered order, and for the requested one if it is another.
+
+    `by_words`: words are looked for, and the best come first unless another order is requested.
+    """
     found = [
-        ("", "uri"),
+        *([("", "best first"), ("doc_uri", "uri")] if by_words else [("", "uri")]),
         ("-doc_written_at", "newest first"),
         ("doc_written_at", "oldest first"),
         ("-doc_classified_at", "most recently answered"),

@@ -18,6 +18,8 @@ class Highlights:
 
     places: list[dict[str, Any]]
     snippet: str | None
+    marks: list[dict[str, int]]
+    """Start and end of the words in the snippet."""
     line_range: dict[str, int] | None
 
 
@@ -32,9 +34,12 @@ def find(fields: Mapping[str, str], wanted: Collection[str]) -> Highlights:
         {"field": name, "start": start, "end": end} for name, each in found.items() for start, end in _merged(each)
     ]
     shown = next((name for name in (BODY, *fields) if found.get(name)), None)
+    snippet = None if shown is None else _snippet(fields[shown], found[shown])
+    in_snippet = [] if snippet is None else [span for span in spans(snippet) if span.word in wanted]
     return Highlights(
         places[:PLACES_MAX],
-        None if shown is None else _snippet(fields[shown], found[shown]),
+        snippet,
+        [{"start": start, "end": end} for start, end in _merged(in_snippet)],
         _line_range(fields[BODY], found[BODY]) if found.get(BODY) else None,
     )
 

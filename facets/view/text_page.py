@@ -96,6 +96,7 @@ def _highlights(
         found.append(
             {
                 "highlights": marked.places,
+                "snippet_marks": marked.marks,
                 "snippet": marked.snippet if place is None or marked.snippet is not None else place[1],
                 "line_range": marked.line_range if place is None or marked.line_range is not None else place[0],
             }

@@ -127,7 +127,8 @@ class TextSearch:
             with contextlib.closing(self._cursor.cursor()) as apart:  # an error would end the snapshot's transaction
                 apart.execute("SELECT regexp_matches('', ?)", [pattern.expression]).fetchall()
         except duckdb.InvalidInputException as error:
-            because = str(error).removeprefix("Invalid Input Error: ").splitlines()[0][:200]
+            said = str(error).removeprefix("Invalid Input Error: ").splitlines()[0]
+            because = said.split(": ", 1)[0][:200]  # what follows is the pattern
             return LinePattern(given, self._selection.ignore_case, because)
         return pattern
 

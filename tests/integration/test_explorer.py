@@ -213,6 +213,49 @@ def test_json_is_the_same_search(client: httpx.Client):
     assert client.get(link.attributes["href"]).json()["total"] == _total(shown)
 
 
+def test_words_are_looked_for_marked_and_kept_in_every_link(client: httpx.Client):
+    """The box finds words in the texts, best first; marks, chip, counts and links go with them."""
+    shown = _page(client, "/support?q=invoices&f.topic=billing")
+
+    found = client.get("/v1/collections/support/search?q=invoices&f.topic=billing&counts=topic").json()
+    assert 0 < _total(shown) == found["total"]
+    assert shown.one("input", id="q").attributes["value"] == "invoices"
+    marks = {each.text.lower() for each in shown.one("ol", class_="hits").all("mark")}
+    assert marks
+    assert marks <= {"invoice", "invoices"}
+    counted = {bucket["value"]: bucket["count"] for bucket in found["facets"][0]["buckets"]}
+    assert {name: _counts(shown, "topic")[name] for name in counted} == counted
+    for box in shown.one("ul", class_="chosen").all("a"):
+        assert ("q=invoices" in box.attributes["href"]) == ("billing" in box.text)
+
+
+def test_a_correction_is_said_with_the_way_back(client: httpx.Client):
+    """A word that no text has is looked for as the nearest one; a link looks for it as it is written."""
+    shown = _page(client, "/support?q=invocie")
+
+    notice = shown.one("p", class_="notice")
+    assert "No document has “invocie”: showing “invoice”" in notice.text
+    exact = _page(client, notice.one("a").attributes["href"])
+    assert _total(exact) == 0
+    assert "these words" in exact.one("section", class_="empty").text
+
+
+def test_a_pattern_that_is_none_is_taken_as_text(client: httpx.Client):
+    """The notice says why, and a wrong mode is refused with what there is."""
+    assert "taken as plain text" in _page(client, "/support?grep=a(").one("p", class_="notice").text
+    refused = _page(client, "/support?q=a&mode=best", 400)
+    assert "mode is 'best'" in refused.one("div", class_="problem").text
+
+
+def test_a_hostile_text_is_no_more_than_text_when_it_is_found(client: httpx.Client, page: Explored):
+    """What a search marks in a text stays text."""
+    reply = client.get("/probes?q=script+alert+img")
+
+    assert reply.status_code == 200
+    assert "<script>alert" not in reply.text
+    assert "<img" not in reply.text
+
+
 def test_sql_gives_the_same_total(client: httpx.Client):
     """The SQL that is shown, run as it is, gives the page's total."""
     shown = _page(client, "/support?f.topic=bug&min_confidence=0.5")

@@ -1,5 +1,6 @@
 """The page's pure parts: addresses, numbers, sessions."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,12 +21,19 @@ TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters=
     st.none() | st.integers(1, 100).map(lambda each: each / 100),
     st.integers(1, 99),
     st.lists(TEXT, max_size=search_url.BACK_MAX).map(tuple),
+    st.none() | TEXT.map(str.strip),
 )
 def test_address_says_all_of_the_search(
-    facets: dict[str, tuple[str, ...]], text: str | None, least: float | None, page: int, back: tuple[str, ...]
+    facets: dict[str, tuple[str, ...]],
+    text: str | None,
+    least: float | None,
+    page: int,
+    back: tuple[str, ...],
+    q: str | None,
 ):
     """Whatever is asked for comes back from its address as it was."""
     search = SearchUrl("tickets", facets, least, text, "-severity", None, "AAA", page, back)
+    search = replace(search, texts=(("q", q), ("exact", "true")) if q else ())
 
     assert search_url.read("tickets", search.pairs()) == search
 
