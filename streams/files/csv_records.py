@@ -20,6 +20,11 @@ RECORD_CHARS_MAX = 5 * 1024 * 1024
 """Above the largest body with all of its quotes doubled; a longer record is refused and skipped."""
 AHEAD_CHARS_MAX = 256 * 1024
 """How far is read ahead to see where a broken record ended."""
+AGAIN_CHARS_MIN, AGAIN_PER_CHAR = 1024 * 1024, 1
+"""How much of a file may be read again, at first and for each character of it; or time would grow with its square.
+
+Only a file of nothing but doubtful records reaches this; its records then end where it is likeliest at once.
+"""
 COLUMNS_MAX = 16_384
 """As many as a sheet of Excel has."""
 HEAD_LINES, HEAD_CHARS = 20, 64 * 1024
@@ -80,6 +85,7 @@ class CsvFile:
         text = io.TextIOWrapper(as_utf8(file, encoding), encoding="utf-8", errors="surrogateescape", newline="")
         self._encoding = encoding
         self._lines = _Lines(text)
+        self.read_again = 0  # characters, by records that were broken
         self._delimiter, self._skip_blanks = self._dialect(delimiter_of(delimiter), wanted)
         self._reader = csv.reader(
             self._lines, strict=True, delimiter=self._delimiter, skipinitialspace=self._skip_blanks
@@ -123,12 +129,14 @@ class CsvFile:
         ahead: deque[tuple[int, str]] = deque()
         ahead_chars = fed = 0
         ended: int | None = None
+        again = AGAIN_CHARS_MIN + AGAIN_PER_CHAR * self._lines.position - self.read_again
+        ahead_max = max(0, min(AHEAD_CHARS_MAX, again))
         for piece, ends in self._lines.again():
             fed += ends
             ended = recovery.feed(piece, ends=ends)
             ahead.append((fed if ends else fed + 1, piece))
             ahead_chars += len(piece)
-            if ended is None and ahead_chars > AHEAD_CHARS_MAX and recovery.first_end is not None:
+            if ended is None and ahead_chars > ahead_max and recovery.first_end is not None:
                 ended = recovery.give_up_waiting()
             if ended is not None:
                 break
@@ -137,7 +145,9 @@ class CsvFile:
                 ahead_chars -= len(ahead.popleft()[1])
         else:
             ended = recovery.end_file()
-        self._lines.go_back([piece for number, piece in ahead if number > ended], first + ended - 1)
+        back = [piece for number, piece in ahead if number > ended]
+        self.read_again += sum(map(len, back))
+        self._lines.go_back(back, first + ended - 1)
         last = first + ended - 1
         several = last > first
         return first, last, Refusal(first, reason, last if several else None, lost=several)
@@ -167,7 +177,7 @@ class CsvFile:
             next(self._lines)
             head = head[1:]
         found = delimiter or (named[1] if named else None) or _likeliest(head, wanted)
-        text = "".join(head)
+        text = "".join(head)[:HEAD_CHARS]
         apart = re.escape(found)
         spaced = len(re.findall(rf'{apart} +"(?!")', text))
         return found, spaced > len(re.findall(rf'{apart}"', text))
@@ -212,6 +222,7 @@ class _Lines:
         self._chars = 0
         self._open = False
         self.number = 0
+        self.position = 0
         self.record: list[str] = []
 
     def begin_record(self) -> int:
@@ -246,6 +257,7 @@ class _Lines:
         if piece and not self._open:
             self.number += 1
         self._open = not _is_whole(piece)
+        self.position += len(piece)
         return piece
 
     def again(self) -> Iterator[tuple[str, bool]]:
@@ -264,6 +276,7 @@ class _Lines:
     def go_back(self, pieces: list[str], number: int) -> None:
         """Have these pieces read again, after line `number`."""
         self._waiting.extendleft(reversed(pieces))
+        self.position -= sum(map(len, pieces))
         self.number = number
         self._open = False
 

@@ -8,6 +8,8 @@ the price of a record that is refused beside a broken one now and then.
 """
 
 import re
+from functools import lru_cache
+from typing import Literal
 
 FRESH, PLAIN, INSIDE = range(3)
 """At the start of a field; in (or behind) one without an open quote; within quotes."""
@@ -26,9 +28,99 @@ MARGIN = 3
 BEAM = 6
 """A reading is forgotten when the best one costs so much less."""
 
+KNOWN_MAX = 4_000
+"""Of sets of readings, until they are forgotten; a file has some tens."""
+
 State = tuple[int, int]
 Cost = tuple[int, int | None]
-"""What a reading costs, and after how many lines the broken record ended in it; None while it has not."""
+"""What a reading costs more than the best one, and which of the known ends the broken record has in it, by place.
+
+The end is None while the record has not ended.
+"""
+Quotes = tuple[int, bool, bool]
+"""A run of quotes: 1, 2 or 3 (for more, what has the same effect); after a backslash; before a delimiter or an end."""
+Step = Literal["text", "delimiter", "line", "blank"] | Quotes
+
+
+class _Readings:
+    """A set of readings, and the sets that follow it; as there are few, each is worked out once."""
+
+    __slots__ = ("following", "states", "within_quotes")
+
+    def __init__(self, states: dict[State, Cost]) -> None:
+        self.states = states
+        self.within_quotes = all(kind == INSIDE for kind, _ in states)
+        self.following: dict[Step, tuple[_Readings, tuple[int, ...]]] = {}
+
+
+class _Automaton:
+    """How readings go on in files with so many columns."""
+
+    def __init__(self, width: int, wrong_count: int) -> None:
+        self._width = width
+        self._wrong_count = wrong_count
+        self._known: dict[tuple[tuple[State, Cost], ...], _Readings] = {}
+        self.start = self.interned({(FRESH, 0): (0, None)})
+
+    def interned(self, states: dict[State, Cost]) -> _Readings:
+        """Return the one object for these states, of which the likeliest ones stay."""
+        best = min(cost for cost, _ in states.values())
+        kept = {state: (cost - best, end) for state, (cost, end) in states.items() if cost < best + BEAM}
+        name = tuple(kept.items())  # their order counts where several meet
+        found = self._known.get(name)
+        if found is None:
+            if len(self._known) >= KNOWN_MAX:
+                self._forget()
+            found = self._known[name] = _Readings(kept)
+        return found
+
+    def _forget(self) -> None:
+        for readings in self._known.values():
+            readings.following.clear()
+        self._known.clear()
+
+    def follow(self, readings: _Readings, step: Step) -> tuple[_Readings, tuple[int, ...]]:
+        """Return the readings after a step, and which of the ends, by place, are still in one of them."""
+        if isinstance(step, tuple):
+            states = _after(readings, {state: _quoted(state, step) for state in readings.states})
+        elif step == "text":
+            states = _after(readings, {state: [((PLAIN, state[1]), 0)] for state in readings.states if not state[0]})
+        elif step == "delimiter":
+            states = _after(
+                readings,
+                {
+                    state: [((FRESH, min(state[1] + 1, self._width)), 0)]
+                    for state in readings.states
+                    if state[0] != INSIDE
+                },
+            )
+        else:
+            states = self._after_line(readings, blank=step == "blank")
+        kept = self.interned(states)
+        places = tuple(sorted({end for _, end in kept.states.values() if end is not None}))
+        again = {place: number for number, place in enumerate(places)}
+        found = self.interned(
+            {state: (cost, None if end is None else again[end]) for state, (cost, end) in kept.states.items()}
+        )
+        readings.following[step] = found, places
+        return found, places
+
+    def _after_line(self, readings: _Readings, *, blank: bool) -> dict[State, Cost]:
+        here = 1 + max((end for _, end in readings.states.values() if end is not None), default=-1)
+        ended: dict[State, Cost] = {}
+        for (kind, index), (cost, end) in readings.states.items():
+            if kind == INSIDE:
+                _merge(ended, (kind, index), (cost, end))
+            elif blank and index == 0:
+                _merge(ended, (FRESH, 0), (cost, end))
+            else:
+                wrong = self._wrong_count if end is None else WRONG_COUNT
+                more = 0 if index + 1 == self._width else wrong
+                _merge(ended, (FRESH, 0), (cost + more, here if end is None else end))
+        return ended
+
+
+_automaton = lru_cache(maxsize=4)(_Automaton)
 
 
 class Recovery:
@@ -36,14 +128,14 @@ class Recovery:
 
     def __init__(self, width: int, delimiter: str, *, skip_blanks: bool = False, ragged: bool = False) -> None:
         """Begin with a record of `width` fields; `ragged`: it is broken only in that it has another number of them."""
-        self._width = width
-        self._wrong_count = WRONG_COUNT if ragged else WRONG_COUNT_BROKEN
         self._skip_blanks = skip_blanks
         apart = re.escape(delimiter)
         self._tokens = re.compile(
             rf'(?P<slashes>\\*)(?P<quotes>"+)(?=(?P<closes>{apart}|\Z)?)|(?P<delimiter>{apart})|[^"\\{apart}]+|\\+'
         )
-        self._states: dict[State, Cost] = {(FRESH, 0): (0, None)}
+        self._automaton = _automaton(width, WRONG_COUNT if ragged else WRONG_COUNT_BROKEN)
+        self._readings = self._automaton.start
+        self._ends: list[int] = []
         self._lines = 0
         self._held = ""
         self._begun = False
@@ -51,7 +143,7 @@ class Recovery:
     @property
     def first_end(self) -> int | None:
         """After how many lines the record ended in the reading that has it end first; None when it has in none."""
-        return min((end for _, end in self._states.values() if end is not None), default=None)
+        return self._ends[0] if self._ends else None
 
     def feed(self, piece: str, *, ends: bool = True) -> int | None:
         """Read on by a line, or by a piece of one that `ends` later; return after how many lines the record ended.
@@ -61,45 +153,48 @@ class Recovery:
         text = self._held + piece
         self._held = ""
         if not ends:
-            held = re.search(r'\\*"*\Z', text)
-            cut = len(text) if held is None else held.start()
-            text, self._held = text[:cut], text[cut:]
-            self._read(text)
-            self._begun = self._begun or bool(text)
+            before_quotes = text.rstrip('"')
+            before = before_quotes.rstrip("\\")
+            slashes, quotes = len(before_quotes) - len(before), len(text) - len(before_quotes)
+            self._held = "\\" * _same_effect(slashes) + '"' * _same_effect(quotes)
+            self._read(before)
+            self._begun = self._begun or bool(before)
             return None
-        if '"' not in text and self._within_quotes():
+        if '"' not in text and self._readings.within_quotes:
             self._lines += 1
             self._begun = False
-            return None
+            return self._agreed()
         text = text.rstrip("\r\n")
         self._read(text)
-        self._end_line(blank=not text and not self._begun)
+        self._lines += 1
+        self._take("line" if text or self._begun else "blank")
         self._begun = False
         return self._agreed()
 
     def give_up_waiting(self) -> int | None:
         """Decide for the likeliest reading; None, and the record goes on, when it has not ended in that one."""
-        best = min(cost for cost, _ in self._states.values())
-        ends = [end for cost, end in self._states.values() if cost == best]
-        if None not in ends:
-            return max(end for end in ends if end is not None)
-        self._states = {state: found for state, found in self._states.items() if found[1] is None}
+        states = self._readings.states
+        likeliest = [end for cost, end in states.values() if cost == 0]
+        if None not in likeliest:
+            return self._ends[max(end for end in likeliest if end is not None)]
+        self._readings = self._automaton.interned({state: found for state, found in states.items() if found[1] is None})
+        self._ends = []
         return None
 
     def end_file(self) -> int:
         """Return after how many lines the record ended, now that there are no more; all of them where it is unknown."""
         found = [
-            (cost + (UNCLOSED if state[0] == INSIDE else 0), end)
-            for state, (cost, end) in self._states.items()
+            (cost + (UNCLOSED if state[0] == INSIDE else 0), self._lines if end is None else self._ends[end])
+            for state, (cost, end) in self._readings.states.items()
             if state[0] == INSIDE or end is not None
         ]
         best = min((cost for cost, _ in found), default=0)
-        return max((self._lines if end is None else end for cost, end in found if cost < best + MARGIN), default=0)
+        return max((end for cost, end in found if cost < best + MARGIN), default=0)
 
     def _read(self, text: str) -> None:
         at = 0
         while at < len(text):
-            if self._within_quotes():  # nothing but quotes counts there, and there may be megabytes of it
+            if self._readings.within_quotes:  # nothing but quotes counts there, and there may be megabytes of it
                 at = text.find('"', at)
                 if at < 0:
                     return
@@ -109,79 +204,59 @@ class Recovery:
             if token is None:
                 return
             at = token.end()
-            if token["quotes"]:
-                escaped = len(token["slashes"]) % 2 == 1
-                if token["slashes"]:
-                    self._begin_fields()
-                self._read_quotes(len(token["quotes"]), escaped=escaped, closes=token["closes"] is not None)
-            elif token["delimiter"]:
-                self._end_fields()
+            slashes, quotes, closes, delimiter = token.groups()
+            if quotes:
+                if slashes:
+                    self._take("text")
+                self._take((_same_effect(len(quotes)), len(slashes) % 2 == 1, closes is not None))
+            elif delimiter:
+                self._take("delimiter")
             elif not (self._skip_blanks and token[0].isspace()):
-                self._begin_fields()
+                self._take("text")
 
-    def _within_quotes(self) -> bool:
-        return all(kind == INSIDE for kind, _ in self._states)
-
-    def _begin_fields(self) -> None:
-        if any(kind == FRESH for kind, _ in self._states):
-            self._step({state: [((PLAIN, state[1]), 0)] for state in self._states if state[0] == FRESH})
-
-    def _end_fields(self) -> None:
-        self._step(
-            {state: [((FRESH, min(state[1] + 1, self._width)), 0)] for state in self._states if state[0] != INSIDE}
-        )
-
-    def _read_quotes(self, many: int, *, escaped: bool, closes: bool) -> None:
-        if many % 2 == 0 and not escaped and not closes and self._within_quotes():
-            return
-        steps: dict[State, list[tuple[State, int]]] = {}
-        for state in self._states:
-            kind, index = state
-            if kind == PLAIN:
-                steps[state] = [(state, UNLIKELY)]
-                continue
-            inside, closed = (INSIDE, index), (PLAIN, index)
-            left = many - 1 if kind == FRESH or escaped else many
-            if left == 0:
-                steps[state] = [(inside, 0)]
-                if closes and kind == INSIDE:  # a backslash before the only quote: it may end the field all the same
-                    steps[state].append((closed, UNLIKELY))
-            elif left % 2 == 0:
-                steps[state] = [(inside, 0)]
-                if closes:
-                    steps[state].append((closed, UNLIKELY))
-            else:
-                steps[state] = [(inside, UNLIKELY), (closed, 0 if closes else TRAILING)]
-        self._step(steps)
-
-    def _end_line(self, *, blank: bool) -> None:
-        self._lines += 1
-        ended: dict[State, Cost] = {}
-        for (kind, index), (cost, end) in self._states.items():
-            if kind == INSIDE:
-                _merge(ended, (kind, index), (cost, end))
-            elif blank and index == 0:
-                _merge(ended, (FRESH, 0), (cost, end))
-            else:
-                wrong = self._wrong_count if end is None else WRONG_COUNT
-                more = 0 if index + 1 == self._width else wrong
-                _merge(ended, (FRESH, 0), (cost + more, self._lines if end is None else end))
-        best = min(cost for cost, _ in ended.values())
-        self._states = {state: found for state, found in ended.items() if found[0] < best + BEAM}
-
-    def _step(self, steps: dict[State, list[tuple[State, int]]]) -> None:
-        """Take every state one step further; those without a step stay."""
-        found: dict[State, Cost] = {}
-        for state, (cost, end) in self._states.items():
-            for to, more in steps.get(state, [(state, 0)]):
-                _merge(found, to, (cost + more, end))
-        best = min(cost for cost, _ in found.values())
-        self._states = {state: each for state, each in found.items() if each[0] < best + BEAM}
+    def _take(self, step: Step) -> None:
+        known = self._readings.following.get(step)
+        self._readings, places = self._automaton.follow(self._readings, step) if known is None else known
+        if step in {"line", "blank"}:
+            self._ends.append(self._lines)
+        if len(places) != len(self._ends):
+            self._ends = [self._ends[place] for place in places]
 
     def _agreed(self) -> int | None:
-        best = min(cost for cost, _ in self._states.values())
-        ends = {end for cost, end in self._states.values() if cost < best + MARGIN}
-        return ends.pop() if len(ends) == 1 else None
+        ends = {end for cost, end in self._readings.states.values() if cost < MARGIN}
+        if len(ends) != 1:
+            return None
+        end = ends.pop()
+        return None if end is None else self._ends[end]
+
+
+def _same_effect(many: int) -> int:
+    """Return the least number of quotes, or of backslashes, that is read as so many are."""
+    return many if many < 3 else 2 + many % 2  # noqa: PLR2004
+
+
+def _after(readings: _Readings, steps: dict[State, list[tuple[State, int]]]) -> dict[State, Cost]:
+    """Take every reading one step further; those without a step stay."""
+    found: dict[State, Cost] = {}
+    for state, (cost, end) in readings.states.items():
+        for to, more in steps.get(state, [(state, 0)]):
+            _merge(found, to, (cost + more, end))
+    return found
+
+
+def _quoted(state: State, quotes: Quotes) -> list[tuple[State, int]]:
+    """Return what a run of quotes makes of a reading, and at what cost."""
+    kind, index = state
+    many, escaped, closes = quotes
+    if kind == PLAIN:
+        return [(state, UNLIKELY)]
+    inside, closed = (INSIDE, index), (PLAIN, index)
+    left = many - 1 if kind == FRESH or escaped else many
+    if left % 2:
+        return [(inside, UNLIKELY), (closed, 0 if closes else TRAILING)]
+    # a backslash before the only quote: it may end the field all the same
+    may_close = closes and (left > 0 or kind == INSIDE)
+    return [(inside, 0), (closed, UNLIKELY)] if may_close else [(inside, 0)]
 
 
 def _merge(states: dict[State, Cost], state: State, new: Cost) -> None:

@@ -4,11 +4,13 @@ import csv
 import io
 import random
 import time
+import tracemalloc
 
 import pytest
 
 from facetline.streams.files import csv_records
 from facetline.streams.files.csv_records import CsvFile, Refusal
+from facetline.streams.files.csv_recovery import Recovery
 from facetline.streams.files.text_files import InvalidFile
 
 
@@ -228,3 +230,56 @@ def test_many_broken_records_cost_no_more_each_than_one() -> None:
 
     small = seconds(1_000)
     assert seconds(8_000) < 8 * small * 4
+
+
+@pytest.mark.parametrize("unit", ['",\n', ',\n"', '\n"'])
+def test_a_file_of_doubtful_records_is_read_in_linear_time(unit: str) -> None:
+    """Where each record could end in any of many lines, as much is read again as is in proportion to the file."""
+    many = 20_000
+    sheet = CsvFile(io.BytesIO(('a,b,c\n1,"a"b\n' + unit * many).encode()), delimiter=",")
+
+    refused = sum(isinstance(values, Refusal) for _, _, values in sheet.records())
+
+    assert refused > 0
+    most = csv_records.AGAIN_CHARS_MIN + csv_records.AGAIN_PER_CHAR * many * len(unit)
+    assert sheet.read_again <= most + csv_records.AHEAD_CHARS_MAX
+
+
+@pytest.mark.parametrize("unit", ['",', "\\a", 'he said "hello", and '])
+def test_a_long_broken_field_costs_little_time_and_memory(unit: str) -> None:
+    """A quoted field of megabytes with quotes in it is followed at some megabytes a second, in bounded memory."""
+    text = ('a,b,c\n1,"a"b' + unit * (1_000_000 // len(unit)) + "\n").encode()
+    begun = time.process_time()
+    assert read(text, delimiter=",")[1][0][2] is None
+    assert time.process_time() - begun < 2.5  # a look-up for each quote; 4 s where its readings are worked out again
+
+    text = text[: len(text) // 4]
+    tracemalloc.start()
+    list(CsvFile(io.BytesIO(text), delimiter=",").records())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 12 * len(text)
+
+
+@pytest.mark.parametrize("end", ["\\" * 3_000_000 + "x", '"' * 20_000_001, '"' * 20_000_000])
+def test_a_line_that_comes_in_pieces_is_read_once(end: str) -> None:
+    """Backslashes and quotes at the end of a piece are held back at a fixed size, however many they are."""
+    begun = time.process_time()
+    assert read('a,b\n1,"a"b' + end + "\n2,c\n")[1][0][2] is None
+    assert time.process_time() - begun < 5
+
+
+RECOVERED = ['"', '""', '"""', '""""', ",", "a", "\\", "\n", '","', '",\n', "1,x,y\n", " "]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_line_means_the_same_in_pieces(seed: int) -> None:
+    """A record ends in the same line however its lines are cut into pieces."""
+    chance = random.Random(seed)  # noqa: S311
+    lines = "".join(chance.choices(RECOVERED, k=60)).splitlines(keepends=True)
+    whole, cut = Recovery(3, ","), Recovery(3, ",")
+    for line in lines:
+        at = chance.randint(0, len(line.rstrip("\n")))
+        cut.feed(line[:at], ends=False)
+        assert cut.feed(line[at:]) == whole.feed(line)
+    assert cut.end_file() == whole.end_file()
