@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from facetline.facets import errors
+from facetline.facets import errors, validation_messages
 from facetline.streams.classify.call import CallLimits
 
 LIMITS = tuple(field.name for field in fields(CallLimits))
@@ -36,7 +36,7 @@ def limits(about: str, table: Mapping[str, Any]) -> CallLimits:
     try:
         found = TypeAdapter(CallLimits).validate_python(table) if not problems else CallLimits()
     except ValidationError as error:
-        problems = [f"{about}: {each['loc'][0]}: {each['msg']}" for each in error.errors()]
+        problems = [f"{about}: {each['loc'][0]}: {validation_messages.message_of(each)}" for each in error.errors()]
     if problems:
         raise errors.InvalidDefinition(problems)
     return found

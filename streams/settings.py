@@ -19,7 +19,7 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from facetline.facets import errors, masking
+from facetline.facets import errors, masking, validation_messages
 
 CONFIG_NAME = "facetline.toml"
 PREFIX = "FACETLINE_"
@@ -284,7 +284,7 @@ def _problems(error: ValidationError) -> list[str]:
     for problem in error.errors(include_url=False, include_input=False):
         where = [str(part).removeprefix("facetline_") for part in problem["loc"]]
         variable = PREFIX + "__".join(where).upper()
-        message = problem["msg"].removeprefix("Value error, ")
+        message = validation_messages.message_of(problem)
         if problem["type"] == "extra_forbidden":
             *tables, name = where
             message = f"there is none of that name{errors.nearest(name, _names(tables))}"

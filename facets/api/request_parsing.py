@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
+from facetline.facets import validation_messages
 from facetline.facets.api import json_text, problems
 from facetline.facets.api.problems import Problem
 
@@ -88,9 +89,9 @@ def _checked(model: type[Model], values: Mapping[str, Any]) -> Model:
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
+        first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise Problem("invalid-parameter", f"parameter '{place}': {validation_text(first['msg'])}") from None
+        raise Problem("invalid-parameter", f"parameter '{place}': {validation_messages.message_of(first)}") from None
 
 
 async def json_object(request: Request, *, needed: bool = True) -> dict[str, Any]:
@@ -119,14 +120,9 @@ def checked_body(model: type[Model], values: Mapping[str, Any]) -> Model:
     try:
         return model.model_validate(dict(values), strict=True)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
+        first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"][:1]) or "the body"
-        raise Problem("invalid-request", f"{place}: {validation_text(first['msg'])}") from None
-
-
-def validation_text(message: str) -> str:
-    """Return pydantic's message, shortened."""
-    return message.removeprefix("Value error, ")[:300]
+        raise Problem("invalid-request", f"{place}: {validation_messages.message_of(first)}") from None
 
 
 def idempotency_key(request: Request) -> str | None:

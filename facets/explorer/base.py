@@ -5,9 +5,11 @@ by the same handler from the same template.
 """
 
 import hashlib
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cached_property
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote
@@ -20,7 +22,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from facetline.facets import display, errors
 from facetline.facets.api import auth
-from facetline.facets.api.problems import Problem, of_error
+from facetline.facets.api.problems import Problem, instance_of, of_error
 from facetline.facets.api.routing import Service
 from facetline.facets.backend import Caller, Right
 from facetline.facets.explorer import formatting
@@ -31,6 +33,8 @@ STATIC = HERE / "static"
 SIGN_IN = "/-/sign-in"
 FORM_BYTES_MAX = 16 * 1024
 FOUND = 303
+_VERSION = re.compile(r"/v[0-9]+(/|$)")
+"""The start of an address of another version of the API."""
 # Routes for programs: a problem there is never an HTML page.
 _NOT_PAGES = ("/v1/", "/mcp/", "/livez/", "/readyz/", "/health/", "/metrics/", "/openapi.json/", "/static/")
 
@@ -124,8 +128,11 @@ class Site:
                     await self._check_form(request, visitor)
                 return await handler(request, visitor)
             except errors.PipelineError as error:
-                return self.problem(request, of_error(error), visitor)
+                problem = of_error(error)
+                return _for_program(request, problem) or self.problem(request, problem, visitor)
             except Problem as problem:
+                if reply := _for_program(request, problem):
+                    return reply
                 if problem.kind.name == "unauthorized":
                     return self.to_sign_in(request)
                 return self.problem(request, problem, visitor)
@@ -236,3 +243,11 @@ def is_part(request: HTTPConnection) -> bool:
     """Return whether htmx requests a part; for going back in history it requests the whole page."""
     headers = request.headers
     return headers.get("hx-request") == "true" and headers.get("hx-history-restore-request") != "true"
+
+
+def _for_program(request: Request, problem: Problem) -> Response | None:
+    """Return a problem as JSON where the client takes no HTML and asks for an address that no page has."""
+    if is_part(request) or "text/html" in request.headers.get("accept", ""):
+        return None
+    unknown = problem.status == HTTPStatus.NOT_FOUND or _VERSION.match(request.url.path)
+    return problem.response(instance_of(request)) if unknown else None

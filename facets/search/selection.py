@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 
+from facetline.facets import validation_messages
 from facetline.facets.definitions import Definition
 from facetline.facets.errors import InvalidQuery, UnknownFacet, UnknownValue, nearest
 from facetline.facets.filter import cql2_json, parser
@@ -145,7 +146,7 @@ def selection_of(fields: Mapping[str, Any]) -> Selection:
             raise InvalidQuery(
                 f"there is no search field '{place}'{hint}; known: {_list(known)}", allowed=known
             ) from None
-        raise InvalidQuery(f"{place}: {first['msg']}") from None
+        raise InvalidQuery(f"{place}: {validation_messages.message_of(first)}") from None
 
 
 def values_of(question: Question) -> tuple[str, ...]:

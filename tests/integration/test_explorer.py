@@ -314,6 +314,17 @@ def test_what_is_not_there_is_a_page(client: httpx.Client, address: str):
     assert parse(reply.text).one("main").all("a", href="/")
 
 
+@pytest.mark.parametrize("address", ["/v2/x", "/v2", "/api/collections", "/nothing"])
+@pytest.mark.parametrize("accept", ["*/*", "application/json"])
+def test_an_unknown_address_is_a_problem_for_a_program(client: httpx.Client, address: str, accept: str):
+    """A client that takes no HTML reads the error as JSON, also beside the API."""
+    reply = client.get(address, headers={"Accept": accept})
+
+    assert reply.status_code == 404
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert reply.json()["instance"] == address
+
+
 def test_pipeline_strip_has_counts_reasons_evaluator_and_money(client: httpx.Client):
     """The pipeline strip that the page asks for again has counts, reasons, evaluator and money."""
     strip = parse(client.get("/-/strip/support", headers=PART).text).one("section", id="strip")
@@ -347,7 +358,7 @@ def test_nothing_is_more_than_text(client: httpx.Client, page: Explored):
 @pytest.mark.parametrize("address", ["/", "/support", "/support/support/d-1", "/nothing", "/-/reindex/support"])
 def test_headers_keep_the_page_to_itself(client: httpx.Client, address: str):
     """No page may load anything from elsewhere or run what stands in it, be framed, or be kept."""
-    headers = client.get(address).headers
+    headers = client.get(address, headers={"Accept": "text/html"}).headers
 
     policy = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
     assert policy["default-src"] == "'none'"

@@ -73,7 +73,7 @@ def test_two_evaluators_of_one_name(configured: Configured):
         ("tokens_per_minute = nan", "tokens_per_minute is nan; write a number above zero"),
         ("call_s = inf", "call_s is inf; write a number above zero"),
         ("tokens_per_minute = true", "tokens_per_minute is True; write a number above zero"),
-        ("tokens_per_minute = 0.5", "tokens_per_minute: Input should be a valid integer"),
+        ("tokens_per_minute = 0.5", "tokens_per_minute: must be a whole number"),
         ("max_usd = 5", "unknown key 'max_usd' (did you mean 'max_usd_per_day'?)"),
         ("token_per_minute = 5", "unknown key 'token_per_minute' (did you mean 'tokens_per_minute'?)"),
     ],

@@ -131,9 +131,9 @@ def test_a_bad_filter_is_refused_with_the_rest() -> None:
     [
         ({"fasets": {}}, "there is no search field 'fasets' (did you mean 'facets'?)"),
         ({"facets": {"topic": 3}}, "facets.topic"),
-        ({"limit": "many"}, "limit: "),
-        ({"facet_sort": "most"}, "facet_sort: Input should be 'declared', 'count' or 'alpha'"),
-        ({"facet_mode": "either"}, "facet_mode: Input should be 'disjunctive' or 'conjunctive'"),
+        ({"limit": "many"}, "limit: must be a whole number"),
+        ({"facet_sort": "most"}, "facet_sort: must be 'declared', 'count' or 'alpha'"),
+        ({"facet_mode": "either"}, "facet_mode: must be 'disjunctive' or 'conjunctive'"),
     ],
 )
 def test_fields_of_another_shape_are_refused(fields: dict[str, Any], part: str) -> None:
