@@ -4,6 +4,7 @@ Names are compared without blanks around them. A column that no option and no fi
 note that says which option takes it where its name is like a field's.
 """
 
+import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from facetline.facets import errors
 from facetline.streams.files.text_files import InvalidFile
 
 NAMES_SHOWN = 10
+NUMBER = re.compile(r"[1-9][0-9]{0,4}")
 INVISIBLE = "\ufeff\u200b"
 """What stands before a name in a file that was put together from others."""
 
@@ -59,9 +61,15 @@ class Header:
         self._places = _places(self.names)
 
     def all(self, name: str) -> list[int]:
-        """Return the places of all columns with a name."""
+        """Return the places of all columns with a name; `NAME.2` is the second of several with one name."""
         exact = self._exact.get(name, [])
-        return exact if len(exact) == 1 else self._places.get(name.strip(), [])
+        return exact if len(exact) == 1 else self._places.get(name.strip()) or self._numbered(name.strip())
+
+    def _numbered(self, name: str) -> list[int]:
+        base, _, number = name.rpartition(".")
+        places = self._places.get(base, [])
+        named = len(places) > 1 and NUMBER.fullmatch(number) and int(number) <= len(places)
+        return [places[int(number) - 1]] if named else []
 
     def find(self, name: str, way_out: str = "") -> int:
         """Return the place of a column.
@@ -80,7 +88,7 @@ class Header:
             numbers = listed([str(place + 1) for place in found])
             raise InvalidFile(
                 f"column {name!r} stands {'twice' if len(found) == 2 else f'{len(found)} times'} in the file"  # noqa: PLR2004
-                f" (columns {numbers}); give the one that is meant a name of its own in the file"
+                f" (columns {numbers}); name the one that is meant by its place among them, such as '{name}.2'"
             )
         return found[0]
 

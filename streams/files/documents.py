@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, Literal
 
 from facetline.facets import errors
+from facetline.facets.plurals import counted
 from facetline.facets.questions import Question
 from facetline.streams.files import csv_columns, json_elements
 from facetline.streams.files.csv_columns import Columns
@@ -184,7 +185,7 @@ def read_csv(
 ) -> Iterator[Row | Refusal]:
     """Read a CSV file with a header line; `questions` are those that `columns.facets` names, and more.
 
-    `note` is called with a message about columns that are left out.
+    `note` is called with a message about columns that are left out, and at the end about rows of empty fields.
 
     Raises:
         InvalidFile: the header cannot be read, or a column that was named is missing.
@@ -196,11 +197,16 @@ def read_csv(
     found = csv_columns.left_out_note(places, columns)
     if found and note is not None:
         note(found)
+    empty = 0
     for row, (line, last, values) in enumerate(sheet.records(), 1):
         if isinstance(values, Refusal):
             yield values
         elif any(values):  # a row of empty cells is an empty line
             yield _csv_row(line, last, row, values, places, columns, form.encoding, questions)
+        else:
+            empty += 1
+    if empty and note is not None:
+        note(f"{counted(empty, 'row')} of empty fields passed over")
 
 
 def _csv_row(

@@ -9,6 +9,7 @@ from facetline.streams.files.text_files import InvalidFile
 
 INTEGER = re.compile(r"([+-]?[0-9]{1,30})(?:\.0*)?")
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+DECIMAL_COMMA = re.compile(r"[+-]?(?:[0-9]{1,3}(?:\.[0-9]{3})+|[0-9]+),[0-9]+")
 ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 ISO_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
 BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False, "1.0": True, "0.0": False}
@@ -34,6 +35,12 @@ def typed(text: str, kind: str, date_format: str | None = None) -> Any:
         return int(found[1])
     if kind == "number":
         number = float(stripped) if NUMBER.fullmatch(stripped) else float("inf")
+        if DECIMAL_COMMA.fullmatch(stripped):
+            point = stripped.replace(".", "").replace(",", ".")
+            raise ValueError(
+                f"{text[:SHOWN]!r} is not of type number; if the comma is a decimal comma, write {point[:SHOWN]} in"
+                " the whole column"
+            )
         if abs(number) == float("inf"):
             raise ValueError(f"{text[:SHOWN]!r} is not of type number; write digits and a point, such as 1000.5")
         return number

@@ -114,6 +114,14 @@ def test_odd_columns_stop_nothing(place: Place, text: str):
     assert (done.code, done.json["written"], keys(place)) == (0, 1, ["T1"])
 
 
+def test_rows_of_empty_fields_are_reported_once(place: Place):
+    """A sheet's empty rows are no documents, and their number is shown."""
+    done = place.run("import", put(place, "a.csv", "id,body\n,\nT1,x\n,\n"), *KEYED)
+
+    assert (done.code, done.json["written"]) == (0, 1)
+    assert done.err.count("2 rows of empty fields passed over") == 1
+
+
 @pytest.mark.parametrize("text", ["", "id,body\n", "\n\n"])
 @pytest.mark.parametrize("how", [(), ("--dry-run",)])
 def test_a_file_without_records_is_reported(place: Place, text: str, how: tuple[str, ...]):

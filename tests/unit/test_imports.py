@@ -182,3 +182,43 @@ def test_ignored_columns_are_left_out() -> None:
     rows = csv("id,text,title\na,x,T\n", Columns("text", "id", frozenset({"title"}), STATE))
 
     assert rows == [Row(2, "a", None, "x", None)]
+
+
+def test_one_of_several_columns_with_one_name_is_named_by_its_place() -> None:
+    """`Comments.2` is the second of them, also to leave it out; a column that is called so comes first."""
+    text = b"id,Comments,Comments,Comments.3,Comments\na,one,two,named,four\n"
+
+    def body(name: str, ignore: frozenset[str] = frozenset()) -> str | None:
+        [row] = documents.read_csv(io.BytesIO(text), Columns(name, "id", ignore, {}))
+        assert isinstance(row, Row)
+        return row.body
+
+    assert [body("Comments.1"), body("Comments.2"), body("Comments.3")] == ["one", "two", "named"]
+    assert body("Comments.2", frozenset({"Comments.1"})) == "two"
+    for name in ("Comments.4", "Comments.0", "id.1"):
+        with pytest.raises(documents.InvalidFile, match="no column"):
+            body(name)
+    with pytest.raises(documents.InvalidFile, match=r"such as 'Comments.2'"):
+        body("Comments")
+
+
+def test_rows_of_empty_fields_are_counted() -> None:
+    """They are no documents, and the import says how many there were."""
+    notes: list[str] = []
+    text = io.BytesIO(b"id,body\n,\na,x\n,\n\n")
+
+    rows = list(documents.read_csv(text, Columns("body", "id", frozenset(), {}), note=notes.append))
+
+    assert [row.line for row in rows] == [3]
+    assert notes == ["2 rows of empty fields passed over"]
+
+
+def test_a_decimal_comma_is_refused_with_its_column_and_the_way_out() -> None:
+    """The comma of a sheet in German is named as such, with how to write the number."""
+    file = io.BytesIO(b"id;text;weight\na;x;1.234,50\n")
+
+    [row] = documents.read_csv(file, Columns("text", "id", frozenset(), {"weight": "number"}))
+
+    assert isinstance(row, Refusal)
+    assert "column 'weight': '1.234,50'" in row.reason
+    assert "decimal comma, write 1234.50" in row.reason
