@@ -309,6 +309,8 @@ def likeliest(word: str, allowed: Iterable[str]) -> str | None:
     meant = word.casefold()
     if meant in known:
         return known[meant]
+    if f"state_{meant}" in known:  # a field of the state by its own name, also where other columns end with it
+        return known[f"state_{meant}"]
     prefixed = [each for each in known if each.endswith((f"_{meant}", f".{meant}"))] if meant else []
     if len(prefixed) == 1:
         return known[prefixed[0]]
