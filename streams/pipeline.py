@@ -272,7 +272,7 @@ class Pipeline:
     async def search(
         self,
         collection: str,
-        facets: Mapping[str, str | bool | Sequence[str | bool]] | None = None,
+        facets: Mapping[str, str | bool | int | Sequence[str | bool | int]] | None = None,
         *,
         ask: str | None = None,
         **options: Any,
@@ -315,7 +315,7 @@ class Pipeline:
         self,
         collection: str,
         pattern: str,
-        facets: Mapping[str, str | bool | Sequence[str | bool]] | None = None,
+        facets: Mapping[str, str | bool | int | Sequence[str | bool | int]] | None = None,
         *,
         limit: int = line_search.LINES,
         context: int = 0,
@@ -599,7 +599,10 @@ async def poll(look: Callable[[], Awaitable[T | None]], ends: float) -> T | None
         pause_s = min(pause_s * 1.5, POLL_MAX_S)
 
 
-def _tuples(facets: Mapping[str, str | bool | Sequence[str | bool]] | None) -> dict[str, tuple[str | bool, ...]]:
+def _tuples(
+    facets: Mapping[str, str | bool | int | Sequence[str | bool | int]] | None,
+) -> dict[str, tuple[str | bool | int, ...]]:
     return {
-        name: (values,) if isinstance(values, str | bool) else tuple(values) for name, values in (facets or {}).items()
+        name: (values,) if isinstance(values, str | bool | int) else tuple(values)
+        for name, values in (facets or {}).items()
     }

@@ -104,16 +104,17 @@ Glob = Annotated[
 Highlight = Annotated[bool, Field(description="hits have `highlights`, `snippet` and `line_range`")]
 ScoreDetails = Annotated[bool, Field(description="hits have `score_details`")]
 _SORT = "columns, comma-separated; prefix `-` for descending"
-_COUNTS = "questions to count, comma-separated; `*`: all"
+_COUNTS = "questions and own fields (`state_NAME`) to count, comma-separated; `*`: all questions"
 _MC = "minimum confidence of one question's answers, instead of `min_confidence`"
 
 
 class Search(Fresh):
-    """A search as a JSON body; `facets` and `mc` are keyed by question."""
+    """A search as a JSON body; `facets` are keyed by question or own field, `mc` by question."""
 
-    facets: dict[str, str | bool | list[str | bool]] = Field(
+    facets: dict[str, str | bool | int | list[str | bool | int]] = Field(
         default={},
-        description="values by question: options, levels, true or false; several are OR; `__missing__`: no answer",
+        description="values by question (options, levels, true or false) or own field such as `state_language`; "
+        "several are OR; `__missing__`: no answer, no value",
     )
     min_confidence: MinConfidence = None
     mc: dict[str, float] = Field(default={}, description=_MC)
@@ -151,7 +152,8 @@ class SearchParameters(Fresh):
     f: dict[str, list[str]] = Field(
         default={},
         title="FacetParameters",
-        description="`f.QUESTION=VALUE`: an option, a level, `yes` or `no`; repeated: OR; `__missing__`: no answer",
+        description="`f.QUESTION=VALUE`: an option, a level, `yes` or `no`; `f.state_NAME=VALUE`: an own field; "
+        "repeated: OR; `__missing__`: no answer, no value",
     )
     min_confidence: MinConfidence = None
     mc: dict[str, float] = Field(default={}, title="ConfidenceParameters", description=f"`mc.QUESTION=0.9`: {_MC}")

@@ -209,6 +209,33 @@ class FacetCounts(BaseModel):
     missing: Missing
 
 
+class FieldBucket(BaseModel):
+    """Number of documents with one value of an own field."""
+
+    value: str | bool | int
+    count: int
+    selected: bool
+
+
+class MissingValues(BaseModel):
+    """Number of documents without a value."""
+
+    count: int
+
+
+class FieldCounts(BaseModel):
+    """Counts of one own field; its buckets, `other_count` and `missing.count` add up to `total`."""
+
+    name: str
+    type: Literal["text", "integer", "boolean"]
+    mode: Literal["disjunctive", "conjunctive"]
+    total: int
+    buckets: list[FieldBucket]
+    other_count: int
+    truncated: bool
+    missing: MissingValues
+
+
 class AsOf(BaseModel):
     """Freshness of a reply."""
 
@@ -230,7 +257,7 @@ class SearchReply(BaseModel):
     keys: list[str]
     hits: list[Hit]
     total: int
-    facets: list[FacetCounts]
+    facets: list[FacetCounts | FieldCounts]
     next_cursor: str | None
     next_url: str | None
     as_of: AsOf

@@ -10,7 +10,7 @@ from facetline.facets.client import calls
 from facetline.facets.client.calls import Call, Lost, Patience, Reply
 from facetline.facets.client.memory import Memory, base_url
 
-Facets = Mapping[str, str | bool | Sequence[str | bool]]
+Facets = Mapping[str, str | bool | int | Sequence[str | bool | int]]
 Wait = Literal["none", "applied", "answered"]
 TIMEOUT_S = 30.0
 CONNECT_S = 5.0

@@ -299,7 +299,7 @@ def of_texts(
     """Return a `grep` or `glob`; `options` are the parameters of its route."""
     pairs: list[tuple[str, str]] = [("pattern", pattern)] if pattern else []
     for name, value in (facets or {}).items():
-        values = [value] if isinstance(value, str | bool) else value
+        values = [value] if isinstance(value, str | bool | int) else value
         pairs += [(f"f.{name}", _parameter(each)) for each in values]
     pairs += [(f"mc.{name}", _parameter(value)) for name, value in (options.get("mc") or {}).items()]
     pairs += [("at_least", token) for token in options.get("at_least") or ()]
@@ -314,7 +314,9 @@ def _parameter(value: Any) -> str:
 
 def search(collection: str, facets: Mapping[str, Any] | None, options: Mapping[str, Any]) -> Call:
     """Return a search; `options` are the fields of `POST …/search`."""
-    chosen = {name: value if isinstance(value, str | bool) else list(value) for name, value in (facets or {}).items()}
+    chosen = {
+        name: value if isinstance(value, str | bool | int) else list(value) for name, value in (facets or {}).items()
+    }
     wait_s = float(options.get("wait_ms") or 2_000) / 1_000 + SEARCH_S
     body = encoded({**options, "facets": chosen or None})
     return Call("POST", f"/v1/collections/{part(collection)}/search", body=body, wait_s=wait_s)

@@ -27,7 +27,8 @@ from facetline.facets.explorer import (
 from facetline.facets.explorer.base import Site, Visitor, is_part
 from facetline.facets.explorer.search_url import SearchUrl
 from facetline.facets.questions import Question
-from facetline.facets.search.selection import MISSING, values_of
+from facetline.facets.search.selection import MISSING, Selection, check_selection
+from facetline.facets.table import tables
 
 # Seconds for each read of the store besides the search, which works without the store.
 STORE_S = 2.0
@@ -82,7 +83,7 @@ class Pages:
         problem: errors.InvalidQuery | None = None
         try:
             asked = search_url.read(definition.name, pairs, questions=definition.questions).declared(
-                definition.questions
+                tables.table_of(definition)
             )
         except errors.InvalidQuery as error:
             asked, problem = SearchUrl(definition.name), error
@@ -273,13 +274,21 @@ def _has_blanks(pairs: Sequence[tuple[str, str]]) -> bool:
 
 
 def _is_valid(definition: Definition, name: str, value: str) -> bool:
-    question = definition.questions.get(name)
-    return question is not None and value in (*values_of(question), MISSING)
+    """Return whether a value can be selected, so that an error elsewhere keeps it."""
+    try:
+        check_selection(Selection(collection=definition.name, facets={name: (value,)}), definition)
+    except errors.InvalidQuery:
+        return False
+    return True
+
+
+def _chip_label(question: Question | None, value: str) -> str:
+    return sidebar.NO_VALUE if question is None and value == MISSING else sidebar.value_label(question, value)
 
 
 def _chips(asked: SearchUrl, questions: Mapping[str, Question]) -> list[Chip]:
     found = [
-        Chip(name, sidebar.value_label(questions.get(name), value), asked.toggled(name, value).address())
+        Chip(name, _chip_label(questions.get(name), value), asked.toggled(name, value).address())
         for name, values in asked.facets.items()
         for value in values
     ]

@@ -10,8 +10,9 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from facetline.facets.errors import InvalidQuery, likeliest, nearest
-from facetline.facets.questions import Question
+from facetline.facets.schema.columns import STATE_PREFIX
 from facetline.facets.search.selection import ALL, FACET_SIZE_MAX, Selection, declared
+from facetline.facets.table.tables import Table
 
 PAGE_ROWS = 20
 # Cursors of previous pages in the URL, for going back; some 8 x 200 bytes.
@@ -68,7 +69,7 @@ class SearchUrl:
         return replace(self.first_page(), texts=tuple((name, given[name]) for name in _TEXTS if given.get(name)))
 
     def selection(self) -> Selection:
-        """Return the `Selection`, with counts of all options of all questions."""
+        """Return the `Selection`, with counts of all questions and of the own fields that are selected."""
         return Selection(
             collection=self.collection,
             facets=self.facets,
@@ -77,7 +78,7 @@ class SearchUrl:
             sort=self.sort or (),
             scope=self.scope,
             cursor=self.cursor,
-            counts=(ALL,),
+            counts=(ALL, *(name for name in self.facets if name.startswith(STATE_PREFIX))),
             facet_size=FACET_SIZE_MAX,
             limit=PAGE_ROWS,
             **self._text_fields(),
@@ -91,9 +92,9 @@ class SearchUrl:
         }
         return {**fields, "highlight": True, "score_details": True}
 
-    def declared(self, questions: Mapping[str, Question]) -> "SearchUrl":
+    def declared(self, table: Table) -> "SearchUrl":
         """Return the same search with values as declared by the questions (one URL per search)."""
-        return replace(self, facets=declared(self.facets, questions))
+        return replace(self, facets=declared(self.facets, table))
 
     def first_page(self) -> "SearchUrl":
         """Return the same search on its first page."""

@@ -1,7 +1,8 @@
-"""View model of the sidebar: one section per question with its counts, from a search's reply. Pure."""
+"""View model of the sidebar: one section per question or own field with its counts, from a search's reply. Pure."""
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from facetline.facets.explorer import formatting
@@ -15,6 +16,7 @@ HUES = 8
 OPEN_MAX = 12
 
 NO_ANSWER = "no answer"
+NO_VALUE = "no value"
 REASONS = {
     "pending": "not asked yet",
     "failed": "failed",
@@ -72,8 +74,41 @@ class Facet:
 
 
 def facets(asked: SearchUrl, questions: Mapping[str, Question], reply: list[dict[str, Any]]) -> list[Facet]:
-    """Return the sections in the order of the questions."""
-    return [_facet(asked, questions[each["name"]], each) for each in reply if each["name"] in questions]
+    """Return the sections in the order of the reply."""
+    return [
+        _facet(asked, questions[each["name"]], each) if each["name"] in questions else _own_field(asked, each)
+        for each in reply
+    ]
+
+
+def _own_field(asked: SearchUrl, reply: dict[str, Any]) -> Facet:
+    name = reply["name"]
+    selected = asked.facets.get(name, ())
+    most = max([1, *(bucket["count"] for bucket in reply["buckets"])])
+    options = []
+    for bucket in reply["buckets"]:
+        value = str(bucket["value"]).lower() if isinstance(bucket["value"], bool) else str(bucket["value"])
+        options.append(
+            Option(
+                # By the value, not the place: values come and go, and the focus stays.
+                id=f"f-{name}-{hashlib.sha256(value.encode()).hexdigest()[:12]}",
+                value=value,
+                label=label_of(bucket["value"]) or "(empty)",
+                description="",
+                count=bucket["count"],
+                share=_share(bucket["count"], most),
+                selected=value in selected,
+                hue=0,
+            )
+        )
+    options.sort(key=lambda option: not option.selected)
+    missing = replace(
+        _missing(asked, name, reply["missing"]["count"], most),
+        label=NO_VALUE,
+        description="Documents without a value in this field",
+    )
+    clear = asked.with_values(name, ()).address() if selected else None
+    return Facet(name, "choice", "A field of the documents", options, missing, [], clear, [])
 
 
 def _facet(asked: SearchUrl, question: Question, reply: dict[str, Any]) -> Facet:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from facetline.facets.questions import Boolean, Question, Score
 
+STATE_PREFIX = "state_"
 DOC_COLUMNS = (
     "doc_uri",
     "doc_key",
@@ -33,7 +34,7 @@ def answer_columns(name: str, question: Question) -> tuple[str, ...]:
 
 def state_column(name: str) -> str:
     """Return the column of a state field."""
-    return f"state_{name}"
+    return f"{STATE_PREFIX}{name}"
 
 
 def collisions(questions: Mapping[str, Question], state: Iterable[str]) -> list[str]:

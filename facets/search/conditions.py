@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from facetline.facets.filter.tree import And, Between, Compare, In, IsNull, Like, Node, Not, Or, Value
+from facetline.facets.search import own_fields
 from facetline.facets.search.selection import MISSING
 from facetline.facets.table import record_arrays
 from facetline.facets.table.tables import Column
@@ -41,12 +42,12 @@ def wanted(question: str, column: Column, values: tuple[str, ...], least: float 
     `column` holds the values. With `least`, an answer without that confidence is missing.
     """
     given = dict.fromkeys(value for value in values if value != MISSING)
-    options = tuple(value == "true" if column.kind == "boolean" else value for value in given)
+    options = tuple(own_fields.typed(column, value) for value in given)
     confident = [] if least is None else [Clause(f'"{question}_confidence" >= ?', (least,))]
     none = Clause(f"{column.quoted} IS NULL")
     either = []
     if options:
-        either.append(all_of([_one_of(column, options), *confident]))
+        either.append(all_of([one_of(column, options), *confident]))
     if MISSING in values:
         either.append(_none_of(all_of([Clause(f"{column.quoted} IS NOT NULL"), *confident])) if confident else none)
     return any_of(either)
@@ -119,7 +120,7 @@ def _leaf(node: Compare | Between | In | Like) -> Clause:
             end = parameter(column, text=bool(column.domain))
             return Clause(f"{as_text(column)} BETWEEN {end} AND {end}", (_bound(low), _bound(high)))
         case In(column, values):
-            return _one_of(column, tuple(_bound(value) for value in values))
+            return one_of(column, tuple(_bound(value) for value in values))
         case Like(column, pattern):
             return _like(column, pattern)
 
@@ -139,7 +140,8 @@ def _like(column: Column, pattern: str) -> Clause:
     return Clause(f"{function}({as_text(column)}, CAST(? AS VARCHAR))", (text,))
 
 
-def _one_of(column: Column, values: tuple[Any, ...]) -> Clause:
+def one_of(column: Column, values: tuple[Any, ...]) -> Clause:
+    """Return the condition that a column has one of the values; there is at least one."""
     if len(values) == 1:
         return Clause(f"{column.quoted} = {parameter(column)}", values)
     return Clause(f"{column.quoted} IN ({', '.join([parameter(column)] * len(values))})", values)

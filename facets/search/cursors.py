@@ -97,7 +97,7 @@ def _binding(selection: Selection, table: Table) -> str:
     asked = [
         selection.collection,
         sorted((name, sorted(set(values))) for name, values in selection.facets.items()),
-        sorted((name, selection.least(name)) for name in selection.facets),
+        sorted((name, selection.least(name)) for name in selection.facets if name in table.questions),
         selection.filter,
         selection.sort,
         selection.of_texts,

@@ -7,7 +7,7 @@ from typing import Any
 
 from facetline.facets.documents import Status
 from facetline.facets.questions import Boolean, Question, Score
-from facetline.facets.search import histograms, sql
+from facetline.facets.search import histograms, own_counts, sql
 from facetline.facets.search.selection import FacetSort, Selection, values_of
 from facetline.facets.search.sql import Query
 
@@ -47,13 +47,13 @@ class Numbers:
 
 def numbers(query: Query, rows: Iterable[Sequence[Any]]) -> Numbers:
     """Return what the rows of `sql.numbers` say; the facets are in the order in which they were asked for."""
-    by_facet: list[_Counted] = [_Counted(query.table.questions[name]) for name in query.counted]
+    by_facet: list[list[Sequence[Any]]] = [[] for _ in query.counted]
     alone = {}
     for number, *row in rows:
         if number < 0:
             alone[number] = row[_DOCUMENTS]
         else:
-            by_facet[number].add(*row)
+            by_facet[number].append(row)
     facets = [_facet(query, name, found) for name, found in zip(query.counted, by_facet, strict=True)]
     place = sql.total_of(query)
     return Numbers(alone[sql.TOTAL] if place == sql.TOTAL else facets[place]["total"], alone[sql.PENDING], facets)
@@ -93,7 +93,12 @@ class _Counted:
         self.ends += [end for end in (low, high) if end is not None]
 
 
-def _facet(query: Query, name: str, found: _Counted) -> dict[str, Any]:
+def _facet(query: Query, name: str, rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
+    if name not in query.table.questions:
+        return own_counts.facet(query.table.columns[name], query.selection, list(rows))
+    found = _Counted(query.table.questions[name])
+    for row in rows:
+        found.add(*row)
     question, selected = query.table.questions[name], query.selection.facets.get(name, ())
     absent = sum(found.missing.values())
     shown, truncated = _shown(query.selection, found.buckets, selected)

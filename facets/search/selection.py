@@ -15,6 +15,7 @@ from facetline.facets.errors import InvalidQuery, UnknownFacet, UnknownValue, ne
 from facetline.facets.filter import cql2_json, parser
 from facetline.facets.filter.tree import Node
 from facetline.facets.questions import Boolean, Choice, Question
+from facetline.facets.search import own_fields
 from facetline.facets.table import tables
 from facetline.facets.table.tables import Column, Table
 from facetline.facets.text import globs, lines, query
@@ -31,7 +32,7 @@ FACET_SIZE_MAX = 1_000
 # More than the names of a collection's columns, all of them.
 _LISTED_CHARS_MAX = 16 * 1024
 ALL = "*"
-"""Among `counts`: every question."""
+"""Among `counts`: every question, no own field."""
 
 Field = Literal["body"]
 """What hits carry only when it is asked for."""
@@ -44,11 +45,17 @@ FOUND_COLUMNS = {name: Column(name, "integer") for name in (SCORE, MATCHED)}
 
 
 def _one_or_many(value: Any) -> Any:
-    """Return the wanted values as text: one alone is a list of one, and JSON's true and false are values, too."""
-    listed = (value,) if isinstance(value, str | bool) else value
+    """Return the wanted values as text: one alone is a list of one; JSON's true, false and whole numbers count, too."""
+    listed = (value,) if isinstance(value, str | bool | int) else value
     if not isinstance(listed, list | tuple):
         return listed
-    return tuple(str(each).lower() if isinstance(each, bool) else each for each in listed)
+    return tuple(_as_text(each) for each in listed)
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int) else value
 
 
 def _comma_separated(value: Any) -> Any:
@@ -76,8 +83,8 @@ class Selection(BaseModel):
     taken too, and becomes text. `sort` names columns, `-` before a name means descending. `scope` None means all
     scopes.
 
-    `counts` names the questions to count, `*` all of them. Of each facet at most `facet_size` buckets are shown, the
-    fullest, in the order `facet_sort`; those under `facet_min_count` are left out, selected ones never.
+    `counts` names the questions and own fields to count, `*` all questions. Of each facet at most `facet_size` buckets
+    are shown, the fullest, in the order `facet_sort`; those under `facet_min_count` are left out, selected ones never.
 
     `fields` adds to hits what the view does not hold: `body`, the text, which is read from the store.
 
@@ -159,25 +166,23 @@ def values_of(question: Question) -> tuple[str, ...]:
     return tuple(dict.fromkeys(question.levels))
 
 
-_YES_NO = {"yes": "true", "no": "false", "true": "true", "false": "false"}
-
-
-def declared(facets: Mapping[str, tuple[str, ...]], questions: Mapping[str, Question]) -> dict[str, tuple[str, ...]]:
-    """Return the wanted values with those of booleans as they are declared: `yes` and `True` are `true`.
+def declared(facets: Mapping[str, tuple[str, ...]], table: Table) -> dict[str, tuple[str, ...]]:
+    """Return the wanted values in their one form: of booleans `yes` and `True` are `true`, of integers `+7` is `7`.
 
     So that one search has one cursor, one address and one place in the cache, however it is written.
     """
+    known = table.columns
     return {
-        name: tuple(dict.fromkeys(_YES_NO.get(value.lower(), value) for value in values))
-        if isinstance(questions.get(name), Boolean)
+        name: tuple(dict.fromkeys(own_fields.canonical(known[name], value) for value in values))
+        if name in known and known[name].kind != "text"
         else values
         for name, values in facets.items()
     }
 
 
-def with_declared(selection: Selection, questions: Mapping[str, Question]) -> Selection:
+def with_declared(selection: Selection, table: Table) -> Selection:
     """Return the selection with its wanted values as they are declared."""
-    facets = declared(selection.facets, questions)
+    facets = declared(selection.facets, table)
     return selection if facets == selection.facets else selection.model_copy(update={"facets": facets})
 
 
@@ -190,7 +195,8 @@ def check_selection(selection: Selection, definition: Definition) -> None:
         InvalidFilter: the filter cannot be read.
         InvalidQuery: anything else, each with a message that names what is allowed.
     """
-    check_on_table(with_declared(selection, definition.questions), tables.table_of(definition))
+    table = tables.table_of(definition)
+    check_on_table(with_declared(selection, table), table)
 
 
 def check_on_table(selection: Selection, table: Table) -> Node | None:
@@ -215,8 +221,8 @@ def sorted_by(selection: Selection, table: Table) -> list[tuple[Column, bool]]:
 
 
 def counted_by(selection: Selection, table: Table) -> tuple[str, ...]:
-    """Return the questions that a checked selection counts."""
-    return tuple(table.questions) if ALL in selection.counts else selection.counts
+    """Return the questions and own fields that a checked selection counts; `*` stands for the questions."""
+    return tuple(each for name in selection.counts for each in (table.questions if name == ALL else (name,)))
 
 
 def _check_confidences(selection: Selection, table: Table) -> None:
@@ -231,12 +237,17 @@ def _check_confidences(selection: Selection, table: Table) -> None:
 
 def _check_facet(name: str, values: tuple[str, ...], table: Table) -> None:
     question = table.questions.get(name)
-    if question is None:
-        raise _unknown_facet(name, table.questions)
+    column = None if question is not None else table.own_fields.get(name)
+    if question is None and column is None:
+        raise _unknown_facet(name, (*table.questions, *table.own_fields))
     if not values:
         raise InvalidQuery(f"'{name}' is given without a value; name one or leave it out")
     if len(values) > VALUES_MAX:
         raise InvalidQuery(f"'{name}' is given {len(values)} values; at most {VALUES_MAX} are taken")
+    if column is not None:
+        own_fields.check_values(column, values)
+    if question is None:
+        return
     allowed = (*values_of(question), MISSING)
     for value in values:
         if value not in allowed:
@@ -252,12 +263,13 @@ def _check_counts(selection: Selection, table: Table) -> None:
         raise InvalidQuery(f"facet_size is {selection.facet_size}; it goes from 1 to {FACET_SIZE_MAX}")
     if selection.facet_min_count < 0:
         raise InvalidQuery(f"facet_min_count is {selection.facet_min_count}; it begins at 0")
-    if selection.counts == (ALL,):
-        return
+    own = table.own_fields
     for name in selection.counts:
-        if name not in table.questions:
-            raise _unknown_facet(name, (*table.questions, ALL))
-    _refuse_twice("counts", selection.counts)
+        if name in own:
+            own_fields.check_countable(own[name])
+        elif name != ALL and name not in table.questions:
+            raise _unknown_facet(name, (*table.questions, *own, ALL))
+    _refuse_twice("counts", counted_by(selection, table))
 
 
 def _check_texts(selection: Selection, table: Table) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from facetline.facets.documents import Status
 from facetline.facets.filter.tree import Node
 from facetline.facets.questions import Score
-from facetline.facets.search import histograms, sql_text
+from facetline.facets.search import histograms, own_counts, sql_text
 from facetline.facets.search.conditions import Clause, all_of, any_of, as_text, condition, parameter, wanted
 from facetline.facets.search.selection import MISSING, SCORE, Selection, counted_by, sorted_by
 from facetline.facets.search.sort_keys import SortKey, behind
@@ -79,7 +79,7 @@ class Query:
 
     @cached_property
     def counted(self) -> tuple[str, ...]:
-        """The questions to count, in the order of the reply's facets."""
+        """The questions and own fields to count, in the order of the reply's facets."""
         return counted_by(self.selection, self.table)
 
 
@@ -158,8 +158,8 @@ def numbers(query: Query) -> Clause:
 
     Its rows have the cells: number of the facet, value, status, interval of the histogram, documents, confident ones,
     lowest and highest score of those. A facet is counted over what matches everything but its own selection, in one
-    row for each group of documents that it does not distinguish. The rows `TOTAL` and `PENDING` have documents only;
-    there is no row `TOTAL` where a facet has the same total (`total_of`).
+    row for each group of documents that it does not distinguish; of an own field see `own_counts.statement`. The rows
+    `TOTAL` and `PENDING` have documents only; there is no row `TOTAL` where a facet has the same total (`total_of`).
     """
     source = _FOUND if query.by_text else name_of(query.table)
     parts = [_count(query, number, name, source) for number, name in enumerate(query.counted)]
@@ -193,8 +193,10 @@ def _alone(number: int, where: Clause, source: str) -> Clause:
 
 
 def _count(query: Query, number: int, name: str, source: str) -> Clause:
-    question, bucket = query.table.questions[name], query.table.buckets_of(name).quoted
     where = _where(query, but=name if query.selection.facet_mode == "disjunctive" else None)
+    if name not in query.table.questions:
+        return own_counts.statement(number, query.table.columns[name], query.selection, where, source)
+    question, bucket = query.table.questions[name], query.table.buckets_of(name).quoted
     least = query.selection.least(name)
     confident = Clause("")
     if least is not None:
@@ -226,7 +228,8 @@ def shown(query: Query) -> str:
 
 
 def _where(query: Query, *, but: str | None = None) -> Clause:
-    named = [values for name, values in query.selection.facets.items() if name != but]
+    questions = query.table.questions
+    named = [values for name, values in query.selection.facets.items() if name != but and name in questions]
     # Only indexed documents have answers: where one is wanted, the deleted need not be looked for.
     alive = [_status(query, "<>", Status.DELETED)] if all(MISSING in values for values in named) else []
     return all_of([*alive, *_parts(query, but=but)])
@@ -236,6 +239,8 @@ def _parts(query: Query, *, but: str | None = None) -> list[Clause]:
     selection = query.selection
     parts = [
         wanted(name, query.table.buckets_of(name), values, selection.least(name))
+        if name in query.table.questions
+        else wanted(name, query.table.columns[name], values, None)
         for name, values in selection.facets.items()
         if name != but
     ]

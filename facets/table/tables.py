@@ -78,6 +78,11 @@ class Table:
         return self.definition.questions
 
     @property
+    def own_fields(self) -> Mapping[str, Column]:
+        """The columns of the documents' own fields, by name."""
+        return {name: column for name, column in self.columns.items() if name.startswith(columns.STATE_PREFIX)}
+
+    @property
     def stored(self) -> list[Column]:
         """All columns, in the order in which they are stored."""
         return [*self.columns.values(), *HIDDEN]

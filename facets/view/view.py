@@ -480,7 +480,7 @@ def _by_collection(records: Sequence[Record] | Sequence[Shown]) -> dict[str, lis
 
 def _query(selection: Selection, known: Mapping[str, Table]) -> Query:
     table = _known(selection.collection, known)
-    asked = with_declared(selection, table.questions)
+    asked = with_declared(selection, table)
     return Query(table, asked, check_on_table(asked, table))
 
 

@@ -250,7 +250,7 @@ async def test_a_job_is_accepted_and_a_dry_run_answered(client: httpx.AsyncClien
         ("POST", SEARCH, b'{"limt": 3}', "unknown-parameter", {"nearest": "limit"}),
         ("POST", SEARCH, b'{"limit": "3"}', "invalid-request", {}),
         ("POST", SEARCH, b'{"limit": true}', "invalid-request", {}),
-        ("POST", SEARCH, b'{"facets": {"topic": [1]}}', "invalid-request", {}),
+        ("POST", SEARCH, b'{"facets": {"topic": [1.5]}}', "invalid-request", {}),
         ("POST", SEARCH, b'{"limit": 1, "limit": 2}', "invalid-json", {}),
         ("POST", SEARCH, b'{"min_confidence": NaN}', "invalid-json", {}),
         ("POST", SEARCH, b'{"min_confidence": 1e999}', "invalid-request", {}),

@@ -7,6 +7,9 @@ import searched
 
 from facetline.facets.errors import InvalidFilter, InvalidQuery, UnknownFacet, UnknownValue
 from facetline.facets.search.selection import Selection, check_selection, selection_of, with_declared
+from facetline.facets.table import tables
+
+TABLE = tables.table_of(searched.definition())
 
 
 def refusal(error: type[InvalidQuery], **fields: Any) -> str:
@@ -40,7 +43,10 @@ def test_an_unknown_facet_names_the_nearest() -> None:
     """An unknown question is answered with the ones that there are."""
     message = refusal(UnknownFacet, facets={"topik": ["billing"]})
 
-    assert message == "there is no facet 'topik' (did you mean 'topic'?); known: topic, mood, urgent, severity"
+    assert message == (
+        "there is no facet 'topik' (did you mean 'topic'?); known: topic, mood, urgent, severity, "
+        "state_title, state_priority, state_ratio, state_flag, state_due"
+    )
 
 
 def test_an_unknown_option_names_the_nearest() -> None:
@@ -57,7 +63,7 @@ def test_an_unknown_option_names_the_nearest() -> None:
 )
 def test_yes_and_no_are_said_in_many_ways(given: Any, declared: str) -> None:
     """However a boolean is asked for, it is one search: one cursor, one address, one place in the cache."""
-    selection = with_declared(searched.select(facets={"urgent": given}), searched.QUESTIONS)
+    selection = with_declared(searched.select(facets={"urgent": given}), TABLE)
 
     check_selection(selection, searched.definition())
     assert selection.facets == {"urgent": tuple(declared.split())}
@@ -111,8 +117,8 @@ def test_refusals_name_the_field_and_what_is_allowed(fields: dict[str, Any], par
 
 def test_a_count_of_no_question_is_refused() -> None:
     """Counts are of questions, all kinds of them, or of all at once."""
-    assert "known: topic, mood, urgent, severity, *" in refusal(UnknownFacet, counts="topc")
-    assert "there is no facet '*'" in refusal(UnknownFacet, counts="topic,*")
+    assert "known: topic, mood, urgent, severity, state_title" in refusal(UnknownFacet, counts="topc")
+    assert "counts names 'topic' twice" in refusal(InvalidQuery, counts="topic,*")
 
 
 def test_an_unscoped_collection_has_no_scope() -> None:
@@ -130,7 +136,7 @@ def test_a_bad_filter_is_refused_with_the_rest() -> None:
     ("fields", "part"),
     [
         ({"fasets": {}}, "there is no search field 'fasets' (did you mean 'facets'?)"),
-        ({"facets": {"topic": 3}}, "facets.topic"),
+        ({"facets": {"topic": 1.5}}, "facets.topic"),
         ({"limit": "many"}, "limit: must be a whole number"),
         ({"facet_sort": "most"}, "facet_sort: must be 'declared', 'count' or 'alpha'"),
         ({"facet_mode": "either"}, "facet_mode: must be 'disjunctive' or 'conjunctive'"),
@@ -147,3 +153,38 @@ def test_fields_of_another_shape_are_refused(fields: dict[str, Any], part: str) 
 def test_a_selection_is_a_value() -> None:
     """Equal fields make equal selections."""
     assert searched.select(facets={"topic": "billing"}) == Selection(collection="notes", facets={"topic": ("billing",)})
+
+
+@pytest.mark.parametrize(
+    ("facets", "error", "part"),
+    [
+        (
+            {"state_titel": ["a"]},
+            UnknownFacet,
+            "there is no facet 'state_titel' (did you mean 'state_title'?); known: topic",
+        ),
+        ({"title": ["a"]}, UnknownFacet, "(did you mean 'state_title'?)"),
+        (
+            {"state_flag": ["maybe"]},
+            UnknownValue,
+            "'state_flag' has no value 'maybe'; allowed: true, false, __missing__",
+        ),
+        ({"state_priority": ["high"]}, InvalidQuery, "'state_priority' is a whole number and never 'high'"),
+        ({"state_priority": [str(2**63)]}, InvalidQuery, "'state_priority' is a whole number and never"),
+        ({"state_title": ["\ud800"]}, InvalidQuery, "a value of 'state_title' holds half a surrogate pair"),
+        ({"state_ratio": ["0.5"]}, InvalidQuery, "select a range with filter instead, such as state_ratio >= 1.5"),
+        ({"state_due": ["x"]}, InvalidQuery, "such as state_due >= '2026-11-30T00:00:00Z'"),
+    ],
+)
+def test_values_of_own_fields_are_checked(facets: dict[str, Any], error: type[InvalidQuery], part: str) -> None:
+    """What an own field cannot hold is refused by name, with the way out."""
+    assert part in refusal(error, facets=facets)
+
+
+def test_counts_take_own_fields_beside_all_questions() -> None:
+    """The star stands for the questions; a name twice is refused however it comes in, and so are many-valued fields."""
+    check_selection(searched.select(counts="*,state_title,state_flag"), searched.definition())
+
+    assert "counts names 'topic' twice" in refusal(InvalidQuery, counts="*,topic")
+    assert "'state_ratio' is a number" in refusal(InvalidQuery, counts="state_ratio")
+    assert "(did you mean 'state_title'?)" in refusal(UnknownFacet, counts="state_titel")
