@@ -23,7 +23,7 @@ FIRST = "first"
 _PARAMETERS_MAX = 1_000
 _TEXTS = ("q", "mode", "words", "exact", "grep", "ignore_case", "glob")
 """What is looked for in texts: each as in the API."""
-_PLAIN = ("min_confidence", "filter", "sort", "scope", "cursor", "page", *_TEXTS)
+_PLAIN = ("min_confidence", "filter", "sort", "scope", "cursor", "page", "counts", *_TEXTS)
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "mode": ("keyword", "vector", "hybrid"),
     "words": ("any", "all"),
@@ -33,7 +33,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 """The values of those that have only some."""
 _FACET = "f."
 # Parameters of the API that the page does not have: refused here, not ignored.
-_OF_API = ("limit", "counts", "at_least", "wait_ms", "facet_size", "facet_sort", "facet_min_count", "facet_mode", "mc")
+_OF_API = ("limit", "at_least", "wait_ms", "facet_size", "facet_sort", "facet_min_count", "facet_mode", "mc")
 # Tracking parameters that other sites add to links, even if they look like a question's name.
 _TRACKING = re.compile(r"utm_.*|mc_[ce]id|.*clid|source|ref", re.IGNORECASE | re.DOTALL)
 
@@ -53,6 +53,8 @@ class SearchUrl:
     back: tuple[str, ...] = ()
     texts: tuple[tuple[str, str], ...] = ()
     """What is looked for in texts, by the parameters' names, in their order."""
+    counts: tuple[str, ...] = ()
+    """Own fields to count beside all questions."""
 
     @property
     def narrowed(self) -> bool:
@@ -69,7 +71,7 @@ class SearchUrl:
         return replace(self.first_page(), texts=tuple((name, given[name]) for name in _TEXTS if given.get(name)))
 
     def selection(self) -> Selection:
-        """Return the `Selection`, with counts of all questions and of the own fields that are selected."""
+        """Return the `Selection`, with counts of all questions and of the own fields that are named or selected."""
         return Selection(
             collection=self.collection,
             facets=self.facets,
@@ -78,11 +80,14 @@ class SearchUrl:
             sort=self.sort or (),
             scope=self.scope,
             cursor=self.cursor,
-            counts=(ALL, *(name for name in self.facets if name.startswith(STATE_PREFIX))),
+            counts=(ALL, *dict.fromkeys((*self.counts, *self._own_fields()))),
             facet_size=FACET_SIZE_MAX,
             limit=PAGE_ROWS,
             **self._text_fields(),
         )
+
+    def _own_fields(self) -> list[str]:
+        return [name for name in self.facets if name.startswith(STATE_PREFIX)]
 
     def _text_fields(self) -> dict[str, Any]:
         if not self.texts:
@@ -134,7 +139,15 @@ class SearchUrl:
         """Return the URL parameters, without empty ones."""
         given = [(f"{_FACET}{name}", value) for name, values in self.facets.items() for value in values]
         least = "" if self.min_confidence is None else f"{self.min_confidence:g}"
-        texts = (least, self.filter, self.sort, self.scope, self.cursor, str(self.page) if self.page > 1 else "")
+        texts = (
+            least,
+            self.filter,
+            self.sort,
+            self.scope,
+            self.cursor,
+            str(self.page) if self.page > 1 else "",
+            ",".join(self.counts),
+        )
         given += [(name, text) for name, text in zip(_PLAIN, texts, strict=False) if text]
         given += self.texts
         return given + [("back", each) for each in self.back]
@@ -183,6 +196,7 @@ def read(collection: str, pairs: Sequence[tuple[str, str]], *, questions: Collec
         sort=plain.get("sort", "").strip() or None,
         scope=plain.get("scope") or None,
         cursor=plain.get("cursor") or None,
+        counts=tuple(name.strip() for name in plain.get("counts", "").split(",") if name.strip()),
         page=_page(plain.get("page", "")),
         texts=_texts(plain),
         back=tuple(back[-BACK_MAX:]),

@@ -56,6 +56,29 @@ def _total(shown: Element) -> int:
     return int(shown.one("p", id="total").one("b").text.replace(",", ""))
 
 
+def test_own_fields_have_boxes(client: httpx.Client):
+    """An own field that is named or selected has its values with the API's counts, and stays when the form is sent."""
+    address = "support?f.state_priority=1&f.topic=billing&counts=state_title"
+    found = client.get(f"/v1/collections/support/search?{address[8:]},state_priority").json()
+    expected = {
+        facet["name"]: {str(each["value"]): each["count"] for each in facet["buckets"]}
+        | {"__missing__": facet["missing"]["count"]}
+        for facet in found["facets"]
+    }
+
+    shown = _page(client, f"/{address}")
+
+    assert _total(shown) == found["total"]
+    assert _counts(shown, "state_priority") == expected["state_priority"]
+    assert sum(expected["state_priority"].values()) == COUNTS["billing"]
+    titles = _counts(shown, "state_title")
+    assert {name: titles[name] for name in expected["state_title"]} == expected["state_title"]
+    assert [each.attributes["value"] for each in shown.all("input", checked="")] == ["billing", "1"]
+    assert shown.one("input", type="hidden", name="counts").attributes["value"] == "state_title"
+    refused = _page(client, "/support?counts=state_titel", 400)
+    assert "did you mean 'state_title'?" in refused.text
+
+
 def test_front_page_shows_every_collection(client: httpx.Client):
     """The front page names each collection with its documents by status and its questions."""
     shown = _page(client, "/")

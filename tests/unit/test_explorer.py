@@ -176,7 +176,7 @@ def _standing(state: str, pending: int) -> dict[str, Any]:
     }
 
 
-_OURS = ["f.", "facets", "limit", "F.topic", "topic", "Topic", "fliter", "min_conf", "mc.topic", "counts", "source"]
+_OURS = ["f.", "facets", "limit", "F.topic", "topic", "Topic", "fliter", "min_conf", "mc.topic", "facet_size", "source"]
 
 
 @pytest.mark.parametrize("name", _OURS)
