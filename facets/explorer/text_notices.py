@@ -16,7 +16,7 @@ class Notice:
     href: str = ""
 
 
-def notices(asked: SearchUrl, said: Mapping[str, Any]) -> list[Notice]:
+def notices(asked: SearchUrl, reply: Mapping[str, Any]) -> list[Notice]:
     """Return the notices of a reply's `search`."""
     found = [
         Notice(
@@ -24,11 +24,11 @@ def notices(asked: SearchUrl, said: Mapping[str, Any]) -> list[Notice]:
             f"Only “{given}”",
             asked.with_text(exact="true").address(),
         )
-        for given, used in (said.get("corrected") or {}).items()
+        for given, used in (reply.get("corrected") or {}).items()
     ]
-    if said.get("taken_as") == "literal":
-        found.append(Notice(f"The pattern is no regular expression ({said.get('because', '')}): taken as plain text."))
-    degraded = said.get("degraded")
+    if reply.get("taken_as") == "literal":
+        found.append(Notice(f"The pattern is no regular expression ({reply.get('because', '')}): taken as plain text."))
+    degraded = reply.get("degraded")
     if degraded:
         found.append(Notice(f"By words only: {degraded.get('reason', 'the embedder is not available')}."))
     return found

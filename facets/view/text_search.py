@@ -127,8 +127,8 @@ class TextSearch:
             with contextlib.closing(self._cursor.cursor()) as apart:  # an error would end the snapshot's transaction
                 apart.execute("SELECT regexp_matches('', ?)", [pattern.expression]).fetchall()
         except duckdb.InvalidInputException as error:
-            said = str(error).removeprefix("Invalid Input Error: ").splitlines()[0]
-            because = said.split(": ", 1)[0][:200]  # what follows is the pattern
+            message = str(error).removeprefix("Invalid Input Error: ").splitlines()[0]
+            because = message.split(": ", 1)[0][:200]  # what follows is the pattern
             return LinePattern(given, self._selection.ignore_case, because)
         return pattern
 
@@ -188,7 +188,7 @@ class TextSearch:
             score[own] += part
             matched[own] += 1
         texts = np.flatnonzero(matched)
-        if not query.words:  # only what is excluded was said: everything else
+        if not query.words:  # only exclusions: everything else
             texts = self._all().texts.astype(np.int64)
         if self._selection.words == "all":
             texts = texts[matched[texts] == len(query.words)]
