@@ -19,15 +19,15 @@ LANGUAGES = (
 )
 """Whose stems are known; "none": words are found as they are written."""
 NO_LANGUAGE = "none"
-Bodies = Literal["memory", "file", "off"]
-_KEYS = ("embedder", "fields", "k1", "b", "language", "bodies", "min_similarity", "thread", "order")
+Bodies = Literal["memory", "off"]
+_KEYS = ("embedder", "fields", "k1", "b", "language", "bodies", "min_similarity")
 _NUMBERS = {"k1": (0.0, 10.0), "b": (0.0, 1.0), "min_similarity": (0.0, 1.0)}
 
 
 class TextSettings(BaseModel):
     """How the texts of a collection are searched; `fields` are weights of `body` and `state_NAME` columns.
 
-    `thread` and `order` name the state fields that put messages in conversations; `embedder` None: by words only.
+    `embedder` names what computes vectors of the texts; `min_similarity` is the cosine from which one is near.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -39,8 +39,6 @@ class TextSettings(BaseModel):
     language: str = "english"
     bodies: Bodies = "memory"
     min_similarity: float | None = None
-    thread: str | None = None
-    order: str | None = None
 
     @property
     def state_fields(self) -> dict[str, int]:
@@ -68,8 +66,6 @@ def _problems(key: str, value: Any, state_types: Mapping[str, str]) -> list[str]
             return _number_problems(key, value)
         case "fields":
             return _field_problems(value, state_types)
-        case "thread" | "order":
-            return _named(key, value, state_types)
     return _word_problems(key, value)
 
 
@@ -85,8 +81,8 @@ def _word_problems(key: str, value: Any) -> list[str]:
     if key == "language" and value not in (*LANGUAGES, NO_LANGUAGE):
         known = ", ".join((*LANGUAGES, NO_LANGUAGE))
         return [f"language {value!r:.40} is not known{nearest(str(value), LANGUAGES)}; known: {known}"]
-    if key == "bodies" and value not in {"memory", "file", "off"}:
-        return [f'bodies is {value!r:.40}; write "memory", "file" or "off"']
+    if key == "bodies" and value not in {"memory", "off"}:
+        return [f'bodies is {value!r:.40}; write "memory" or "off"']
     return []
 
 
@@ -102,10 +98,3 @@ def _field_problems(value: Any, state_types: Mapping[str, str]) -> list[str]:
         if isinstance(weight, bool) or not isinstance(weight, int) or not 1 <= weight <= WEIGHT_MAX:
             problems.append(f"fields: {name} is {weight!r:.40}; a weight is a whole number from 1 to {WEIGHT_MAX}")
     return problems
-
-
-def _named(key: str, value: Any, state_types: Mapping[str, str]) -> list[str]:
-    if not isinstance(value, str) or value.removeprefix("state_") not in state_types:
-        known = ", ".join(f"state_{name}" for name in state_types) or "none is declared"
-        return [f"{key} names a state field, not {value!r:.80}; known: {known}"]
-    return []

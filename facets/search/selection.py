@@ -208,7 +208,7 @@ def check_on_table(selection: Selection, table: Table) -> Node | None:
         _check_facet(name, values, table)
     _check_counts(selection, table)
     _check_sort(selection, table)
-    _check_texts(selection, table)
+    _check_texts(selection)
     _check_scope(selection.scope, table)
     return None if selection.filter is None else parser.parse(selection.filter, table)
 
@@ -272,12 +272,11 @@ def _check_counts(selection: Selection, table: Table) -> None:
     _refuse_twice("counts", counted_by(selection, table))
 
 
-def _check_texts(selection: Selection, table: Table) -> None:
+def _check_texts(selection: Selection) -> None:
     if selection.min_score is not None and not 0 <= selection.min_score <= 1:
         raise InvalidQuery(f"min_score is {selection.min_score}; it goes from 0 to 1")
     if selection.mode in {"vector", "hybrid"}:
-        name = table.definition.name
-        raise InvalidQuery(f"mode is {selection.mode}, and collection '{name}' has no embedder; use mode=keyword")
+        raise InvalidQuery(f"mode is {selection.mode}; searches go by words so far: use mode=keyword, or leave it out")
     if selection.q is not None:
         query.parse(selection.q)
     if selection.grep is not None:

@@ -304,7 +304,7 @@ def test_lines_with_a_pattern(pattern: str, worlds: list[World]) -> None:
         ({"grep": "x" * 1001}, "grep has 1001 characters"),
         ({"glob": "x" * 513}, "glob has 513 characters"),
         ({"q": "a", "min_score": 2}, "min_score is 2"),
-        ({"q": "a", "mode": "vector"}, "has no embedder"),
+        ({"q": "a", "mode": "vector"}, "searches go by words so far"),
         ({"sort": "-doc_score"}, "send q"),
         ({"q": "a", "words": "most"}, "words"),
     ],
