@@ -2,8 +2,8 @@
 
 A text is compatibility-composed (NFKC), case-folded and freed of accents; words are its runs of letters and digits.
 Scripts that are written without spaces (Han, kana, Hangul, Thai, Lao, Burmese, Khmer) become overlapping pairs of
-characters, a single character stays. `folded` gives the words joined by blanks; for a text in ASCII this is what
-`lower` and `FOLDED_WORD` give, so that DuckDB can split those itself.
+characters, a single character stays; a symbol such as an emoji is a word. `folded` gives the words joined by blanks;
+for a text in ASCII this is what `lower` and `FOLDED_WORD` give, so that DuckDB can split those itself.
 """
 
 import functools
@@ -98,7 +98,8 @@ def _is_jamo(character: str) -> bool:
 @functools.cache
 def _runs() -> re.Pattern[str]:
     marks = _ranges([code for code in range(0x300, 0x10000) if unicodedata.category(chr(code)) in {"Mn", "Mc"}])
-    return re.compile(f"(?P<paired>[{_PAIRED}]+)|(?:(?![{_PAIRED}])(?:[^\\W_]|[{marks}]))+")
+    symbols = _ranges([code for code in range(0x2190, 0x1FB00) if unicodedata.category(chr(code)) == "So"])
+    return re.compile(f"(?P<paired>[{_PAIRED}]+)|(?:(?![{_PAIRED}])[^\\W_][{marks}]*)+|[{symbols}]")
 
 
 def _ranges(codes: list[int]) -> str:
@@ -108,7 +109,7 @@ def _ranges(codes: list[int]) -> str:
             found[-1][1] = code
         else:
             found.append([code, code])
-    return "".join(f"\\u{low:04x}-\\u{high:04x}" for low, high in found)
+    return "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in found)
 
 
 def _of_run(run: re.Match[str]) -> Iterator[tuple[str, int, int]]:

@@ -188,7 +188,7 @@ class TextSearch:
             score[own] += part
             matched[own] += 1
         texts = np.flatnonzero(matched)
-        if not query.words:  # only exclusions: everything else
+        if not query.words and (query.excluded or query.excluded_phrases):  # only exclusions: everything else
             texts = self._all().texts.astype(np.int64)
         if self._selection.words == "all":
             texts = texts[matched[texts] == len(query.words)]

@@ -227,6 +227,9 @@ PHRASES = {
     '"c payment"': set(),
     "C++ OR": {"c"},
     "don't \" - * ( [ {": set(),
+    "!!! -": set(),
+    "🔘": {"c"},
+    "🔘 payment": {"a", "b", "c"},
 }
 
 
@@ -238,7 +241,7 @@ def test_phrases_exclusions_and_prefixes(q: str, worlds: list[World]) -> None:
     texts = {
         0: ("My card   payment: failed", ""),
         2: ("payment, card", ""),
-        4: ("payment", "or c"),
+        4: ("payment 🔘", "or c"),
         6: ("日本語のテスト 日本語テスト", ""),
     }
     world.view.apply([world.record(number, body, title) for number, (body, title) in texts.items()])

@@ -20,6 +20,9 @@ SPLIT = {
     "שָׁלוֹם مُحَمَّد": "שלום محمد",
     "": "",
     "-- !? \x00": "",
+    "priority 🔘⭕ ❤\ufe0f 👨\u200d👩\u200d👧 ok👍🏽": "priority 🔘 ⭕ ❤ 👨 👩 👧 ok 👍",
+    "protein\u2019s s/s F-16": "protein s s s f 16",
+    "\u0301 x": "x",
 }
 
 
