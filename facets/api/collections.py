@@ -42,7 +42,7 @@ async def search_by_address(context: RequestContext) -> Response:
     reply["links"] = {
         "self": _address(context.request),
         "csv": _address(context.request, suffix=".csv", drop=_OF_ONE_PAGE),
-        "sql": await context.node.sql_of(context.caller, selection),
+        "sql": await _sql_of(context, selection),
     }
     cursor = reply["next_cursor"]
     reply["next_url"] = None if cursor is None else _address(context.request, drop=frozenset({"cursor"}), cursor=cursor)
@@ -69,9 +69,14 @@ async def search_by_body(context: RequestContext) -> Response:
     reply["links"] = {
         "self": f"{address}?{page}" if page else address,
         "csv": f"{address}.csv?{every}" if every else f"{address}.csv",
-        "sql": await context.node.sql_of(context.caller, selection),
+        "sql": await _sql_of(context, selection),
     }
     return replies.json_reply(reply)
+
+
+async def _sql_of(context: RequestContext, selection: Selection) -> str | None:
+    """Return the same total as SQL; None for a search by text, since no table of SQL has scores or texts."""
+    return None if selection.by_text else await context.node.sql_of(context.caller, selection)
 
 
 async def search_rows(context: RequestContext) -> Response:

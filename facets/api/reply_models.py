@@ -244,11 +244,11 @@ class AsOf(BaseModel):
 
 
 class Links(BaseModel):
-    """The same search as a URL, as CSV and as SQL text."""
+    """The same search as a URL, as CSV and as SQL text; that is null where words or lines were looked for."""
 
     self: str
     csv: str
-    sql: str
+    sql: str | None
 
 
 class SearchReply(BaseModel):

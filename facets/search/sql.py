@@ -218,13 +218,11 @@ def _count(query: Query, number: int, name: str, source: str) -> Clause:
 def shown(query: Query) -> str:
     """Return the total as a statement to be shown, its values inside, over the tables that `sql` offers people.
 
-    Those hold no deleted documents, and options as text. What is looked for in texts is the table `found`, which the
-    caller of `sql` asks for.
+    Those hold no deleted documents, and options as text. What is looked for in texts is left out.
     """
     parts = [sql_text.text_of(part) for part in _parts(query)]
     where = "\nWHERE " + "\n  AND ".join(parts) if parts else ""
-    joined = " JOIN found USING (doc_uri)" if query.by_text else ""
-    return f'SELECT count(*) AS total FROM "{query.table.definition.name}"{joined}{where}'
+    return f'SELECT count(*) AS total FROM "{query.table.definition.name}"{where}'
 
 
 def _where(query: Query, *, but: str | None = None) -> Clause:
