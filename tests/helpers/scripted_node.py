@@ -167,6 +167,19 @@ class ScriptedNode:
         return {"keys": ["t1"], "hits": [hit], "total": self.total, "facets": [], "next_cursor": "c2",
                 "as_of": {"token": self._token(), "pending": 0}, "took_ms": float(self.position)}  # fmt: skip
 
+    async def grep(
+        self, caller: Caller, selection: Selection, freshness: Freshness = NOW, *, limit: int, context: int = 0
+    ) -> dict[str, Any]:
+        """Return one line."""
+        await self._work("grep", {"selection": selection, "freshness": freshness, "limit": limit, "context": context})
+        line = {"uri": "tickets/t1", "line": 1, "snippet": "a line"}
+        return {"lines": [line], "documents": 1, "truncated": False, "as_of": {"token": self._token()}}
+
+    async def uris(self, caller: Caller, selection: Selection, freshness: Freshness = NOW, *, limit: int) -> list[str]:
+        """Return one uri."""
+        await self._work("uris", {"selection": selection, "freshness": freshness, "limit": limit})
+        return ["tickets/t1"]
+
     async def rows(self, caller: Caller, selection: Selection, freshness: Freshness = NOW) -> Rows | Given:
         """Return the rows."""
         await self._work("rows", {"selection": selection, "freshness": freshness})

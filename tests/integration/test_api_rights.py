@@ -33,7 +33,8 @@ def address_of(declared: RouteSpec) -> str:
     found = declared.path
     for name, value in ADDRESSES.items():
         found = found.replace(f"{{{name}}}", value)
-    return found + ("?sql=SELECT%201" if found == "/v1/sql.csv" else "")
+    asked = {"/v1/sql.csv": "?sql=SELECT%201", "/v1/collections/tickets/grep": "?pattern=a"}
+    return found + asked.get(found, "")
 
 
 def body_of(declared: RouteSpec) -> dict[str, Any] | None:

@@ -57,6 +57,10 @@ def reads(bobs_token: str) -> dict[tuple[str, str], list[tuple[str, Any]]]:
         "?filter=doc_scope%20%3D%20%27bob%27&counts=*",
         "?filter=doc_scope%20%3C%3E%20%27alice%27",
         "?filter=doc_key%20%3D%20%27b1%27",
+        "?q=card+money+bob+secret&highlight=true&score_details=true&counts=*",
+        "?q=secretwork&mode=keyword",
+        "?grep=.&highlight=true",
+        "?glob=**",
         "?scope=bob",
         "?scope=carol",
         "?scope=alice",
@@ -93,6 +97,14 @@ def reads(bobs_token: str) -> dict[tuple[str, str], list[tuple[str, Any]]]:
             (f"{SEARCH}.csv?scope=bob", None),
         ],
         ("GET", "/v1/collections/{collection}/search.ndjson"): [(f"{SEARCH}.ndjson{each}", None) for each in searches],
+        ("GET", "/v1/collections/{collection}/grep"): [
+            (f"/v1/collections/{each}/grep?pattern=.{more}", None)
+            for each in names
+            for more in ("", "&scope=bob", "&glob=b*", "&context=2")
+        ],
+        ("GET", "/v1/collections/{collection}/glob"): [
+            (f"/v1/collections/{each}/glob{more}", None) for each in names for more in ("", "?pattern=b*", "?scope=bob")
+        ],
         ("GET", "/v1/jobs"): [("/v1/jobs", None)],
         ("GET", "/v1/jobs/{job_id}"): [(ABSENT_JOB, None)],
         ("GET", "/v1/jobs/{job_id}/items"): [(f"{ABSENT_JOB}/items", None)],

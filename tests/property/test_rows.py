@@ -19,7 +19,7 @@ from facetline.facets.table import tables
 from facetline.facets.view.view import View
 
 TABLE = tables.table_of(searched.definition())
-NAMES = [column.name for column in TABLE.stored]
+NAMES = [column.name for column in TABLE.stored if column.name not in {"doc_text", "doc_words"}]
 
 texts = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8),
